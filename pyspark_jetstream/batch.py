@@ -1,13 +1,14 @@
 """Plans a batch query: the ranges between its offsets, and what its filters say of them."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from pyspark.sql import datasource as spark
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
@@ -27,16 +28,16 @@ class BatchReader(Reader, DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         """Raise `ConfigurationError` if the options leave nothing to read."""
-        starting, ending = options.starting or EARLIEST, options.ending
+        starting = options.starting or EARLIEST
+        ending = LATEST if options.ending is None else options.ending
         if starting == LATEST:
             raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
         is_comparable = isinstance(starting, int) == isinstance(ending, int)
-        # they are of one type
-        if ending == EARLIEST or (ending and is_comparable and ending < starting):  # type: ignore[operator]
+        if ending == EARLIEST or (is_comparable and ending < starting):  # type: ignore[operator]
             raise ConfigurationError("the query ends before it starts: see the ending offset")
         # `earliest` begins with the messages that there are, whichever expire meanwhile
-        super().__init__(options, fail=options.fail_on_data_loss and starting != EARLIEST)
-        self._starting, self._ending = starting, LATEST if ending is None else ending
+        fail = options.fail_on_data_loss and starting != EARLIEST
+        super().__init__(replace(options, since=(starting,), before=(ending,)), fail=fail)
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the batch."""
@@ -46,8 +47,8 @@ class BatchReader(Reader, DataSourceReader):
         options, found = self._options, list[InputPartition]()
         for state in (await choose_streams(connection, options)).values():
             resolve = partial(resolve_moment, connection, state=state)
-            first = max([await resolve(one) for one in (self._starting, *options.since)])
-            until = min([await resolve(one) for one in (self._ending, *options.before)])
+            first = max([await resolve(one) for one in options.since])
+            until = min([await resolve(one) for one in options.before])
             found += await self._plan_ranges(connection, first, min(until, state.until), state)
         return found
 
@@ -58,13 +59,13 @@ class FilteredReader(BatchReader):
     Spark refuses a reader with this method while its push-down is off, so `pushDown` asks for it.
     """
 
-    def pushFilters(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Note what the filters say of hosts, partitions, sequences and times; return them all."""
         self._options = _narrow(self._options, filters)
         return filters
 
 
-def _narrow(options: SourceOptions, filters: Iterable[spark.Filter]) -> SourceOptions:
+def _narrow(options: SourceOptions, filters: Iterable[Filter]) -> SourceOptions:
     """Return options for what all filters may let through, and maybe for some more."""
     for one in filters:
         column, value = getattr(one, "attribute", ()), getattr(one, "value", None)
@@ -85,22 +86,16 @@ def _narrow(options: SourceOptions, filters: Iterable[spark.Filter]) -> SourceOp
 def _choose_subjects(options: SourceOptions, values: tuple[Any, ...]) -> SourceOptions:
     if options.subjects is not None or None in values or len(values) > _MOST_SUBJECTS:
         return options
-    return replace(options, subjects=tuple(filter(None, map(_subject, dict.fromkeys(values)))))
-
-
-def _subject(value: str | int) -> str:
-    """Return the filter for a host or a partition; empty for what no subject has."""
-    if isinstance(value, int):
-        return partition_filter(value) if value >= 0 else ""
-    try:
-        return host_filter(validate_host(value))
-    except InvalidHost:
-        return ""
+    found = list[str]()
+    for value in dict.fromkeys(values):
+        with suppress(InvalidHost):  # no subject has it
+            number = isinstance(value, int)
+            found.append(partition_filter(value) if number else host_filter(validate_host(value)))
+    return replace(options, subjects=tuple(found))
 
 
 def _moments(value: object, skew: timedelta, more: int) -> tuple[Moment, ...]:
     """Return a sequence and `more`, or a time with the skew of clocks; nothing for what is none."""
-    if isinstance(value, datetime):
-        is_usable = value.tzinfo is not None and 1 < value.year < 9999
-        return (value + skew,) if is_usable else ()
+    if isinstance(value, datetime) and value.tzinfo and 1 < value.year < 9999:
+        return (value + skew,)
     return (value + more,) if isinstance(value, int) else ()

@@ -29,7 +29,6 @@ _FORMS = (
     (("partitions",), r"all|[0-9]{1,6}(\s*,\s*[0-9]{1,6})*", "`all` or a list such as 0,3"),
 )
 """What the texts of options have to match, in any case, if they are not empty."""
-_Given = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,10 @@ class SourceOptions:
     before: tuple[Moment, ...] = ()
 
     @classmethod
-    def parse(cls, options: _Given) -> "SourceOptions":
+    def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Parse options, with names in any case; raise `ConfigurationError` for a wrong one."""
         given = _read(options)
         is_set = {name: given[name].lower() == "true" for name in _FLAGS}
-        explode = is_set["explode"]
         try:
             servers = check_servers((given["servers"] or _DEFAULT_SERVER,))
         except ValueError as error:
@@ -81,13 +79,13 @@ class SourceOptions:
             min_partitions=int(given["minPartitions"] or 1),
             fail_on_data_loss=is_set["failOnDataLoss"] or not given["failOnDataLoss"],
             # the headers of a message are rarely wanted with each of its lines
-            headers=is_set["includeHeaders"] if given["includeHeaders"] else not explode,
-            explode=explode,
+            headers=is_set["includeHeaders"] if given["includeHeaders"] else not is_set["explode"],
+            explode=is_set["explode"],
             push_down=is_set["pushDown"],
         )
 
 
-def _read(options: Mapping[str, str]) -> _Given:
+def _read(options: Mapping[str, str]) -> Mapping[str, str]:
     """Return the texts of all options, empty for those that are not given."""
     given, names = dict.fromkeys(OPTIONS, ""), {name.lower(): name for name in OPTIONS}
     for key, value in options.items():
@@ -104,7 +102,7 @@ def _read(options: Mapping[str, str]) -> _Given:
     return given
 
 
-def _access(given: _Given) -> Access:
+def _access(given: Mapping[str, str]) -> Access:
     def path(name: str) -> Path | None:
         return Path(given[name]) if given[name] else None
 
@@ -120,27 +118,25 @@ def _access(given: _Given) -> Access:
     )
 
 
-def _position(given: _Given, edge: str) -> Moment | None:
+def _position(given: Mapping[str, str], edge: str) -> Moment | None:
     if time := given[f"{edge}Timestamp"]:
         try:  # milliseconds as in Spark's Kafka source
             return to_datetime(int(time) * 1_000_000 if time.isdigit() else parse_time(time))
         except (ValueError, OverflowError):
-            raise ConfigurationError(
-                f"{edge}Timestamp {time!r} is not milliseconds since 1970 or a time such as "
-                "2026-11-20T12:00:00Z"
-            ) from None
+            wanted = "a time such as 2026-11-20T12:00:00Z, or milliseconds since 1970"
+            raise ConfigurationError(f"{edge}Timestamp {time!r} is not {wanted}") from None
     text = given[f"{edge}Offsets"].lower()
     named = {"": None, "earliest": EARLIEST, "latest": LATEST}
     return named[text] if text in named else int(text)
 
 
-def _subjects(given: _Given) -> tuple[str, ...] | None:
+def _subjects(given: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the filters for hosts or partitions; None for all."""
     hosts, numbers = given["hosts"], given["partitions"]
     if hosts and numbers:
         raise ConfigurationError("partitions and hosts both choose subjects; give one of them")
     if hosts:
-        names = sorted({one.strip() for one in hosts.split(",")} - {""})
+        names = sorted(set(map(str.strip, hosts.split(","))))
         try:
             return tuple(host_filter(validate_host(name)) for name in names)
         except InvalidHost as error:
@@ -152,11 +148,9 @@ def _subjects(given: _Given) -> tuple[str, ...] | None:
 
 _SPAN = StructType().add("file", "string").add("start", "long").add("end", "long")
 _TYPES = {"span": _SPAN, "map": MapType(StringType(), StringType())}
-_MESSAGE = (
-    "partition integer, sequence long, time timestamp, subject string, host string, file string"
-)
-_SECTION = "section integer, span span, lines integer, payload binary"
-_LINE = "pos integer, record integer, line string, piece boolean"
+_MESSAGE = "partition integer, sequence long, time timestamp, subject string, host string"
+_SECTION = "file string, section integer, span span, lines integer, payload binary"
+_LINE = "file string, pos integer, record integer, line string, piece boolean"
 
 
 def columns(options: SourceOptions) -> StructType:

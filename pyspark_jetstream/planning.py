@@ -74,7 +74,7 @@ class Reader:
             return []
         length = max(1, (until - first) * len(subjects) // self._options.min_partitions)
         if self._options.subjects is None:
-            width = await _measure_lines(connection, state, first, until)
+            width = await _measure_lines(connection, state, range(first, until))
             length = min(length, max(1, int(_TASK_BYTES / width)))
         cuts = [*range(first, until, length), until]
         return [
@@ -84,18 +84,16 @@ class Reader:
         ]
 
 
-async def _measure_lines(
-    connection: Connection, state: StreamState, first: int, until: int
-) -> float:
+async def _measure_lines(connection: Connection, state: StreamState, span: range) -> float:
     """Return about how many bytes of lines a message has, by some of the range; at least 1.
 
     That is as many as are stored, if these are more or the range has few messages or bytes.
     """
     stored = max(1.0, state.size / max(1, state.messages))
-    if (until - first) * stored < _SAMPLED_BYTES:
+    if len(span) * stored < _SAMPLED_BYTES:
         return stored
-    step = max(_SAMPLED, (until - first) // _SAMPLES)
-    requests = [{"seq": at, "next_by_subj": ">"} for at in range(first, until - _SAMPLED, step)]
+    step = max(_SAMPLED, len(span) // _SAMPLES)
+    requests = [{"seq": at, "next_by_subj": ">"} for at in span[:-_SAMPLED:step]]
     asks = [partial(find_message, stream=state.name, request=one) for one in requests]
     sample = await asyncio.gather(*(retry_until_answered(connection, ask, AWAY) for ask in asks))
     lines, as_stored = map(sum, zip((0, 1), *map(_sizes, filter(None, sample)), strict=True))
@@ -127,11 +125,10 @@ async def list_streams(connection: Connection, options: SourceOptions) -> Sequen
     await connection.connect()
     if options.stream is not None:
         return (options.stream,)
-    try:
-        layout = await retry_until_answered(connection, read_layout, AWAY)
-    except Rejected:
-        return ()  # that's fine: a stream without our buckets
-    return layout.names if layout else ()
+    with suppress(Rejected):  # that's fine: a stream without our buckets
+        if layout := await retry_until_answered(connection, read_layout, AWAY):
+            return layout.names
+    return ()
 
 
 async def choose_streams(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
@@ -150,10 +147,9 @@ async def choose_streams(connection: Connection, options: SourceOptions) -> dict
         )
     states = await states_of(connection, names)
     for name, number in numbers.items() if options.fail_on_data_loss else ():
-        (state,) = states.values()
-        if number > state.until:
+        if number > (until := states[names[0]].until):
             raise ConfigurationError(
-                f"{name} {number} is behind the end of stream {state.name}, whose next sequence is "
-                f"{state.until}; was it created again? Give a smaller one, or latest"
+                f"{name} {number} is behind the end of stream {names[0]}, whose next sequence is "
+                f"{until}; was it created again? Give a smaller one, or latest"
             )
     return states

@@ -4,7 +4,7 @@ Python does nothing line by line: Arrow splits the payloads of many sections at 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
@@ -24,15 +24,10 @@ from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions, columns
 
-_BATCH_BYTES = 4 * 1024 * 1024
-"""About the decompressed bytes of lines and headers in one Arrow batch."""
+_BATCH_BYTES = 4 * 1024 * 1024  # of lines, decompressed, and headers in one Arrow batch, about
 _REST = pa.scalar(-1, pa.int32())  # means the rest of a record
 
-_Row = tuple[Any, ...]
-"""A section, with the fields of `_Sections`.
-
-The garbage collector passes over plain tuples of texts and numbers, so these cost least.
-"""
+_Row = tuple[Any, ...]  # of a section; tuples of texts and numbers cost no garbage collection
 
 
 class _Sections(NamedTuple):
@@ -59,7 +54,7 @@ class _Sections(NamedTuple):
     records: Sequence[str]
 
 
-_PAYLOAD, _WIDTH = (_Sections._fields.index(name) for name in ("payload", "width"))
+_PAYLOAD, _WIDTH = map(_Sections._fields.index, ("payload", "width"))
 
 
 def record_batches(
@@ -72,14 +67,14 @@ def record_batches(
     decoded has its payload as stored, and NULL for `lines`; with `explode` it is a single row whose
     `line` is NULL.
     """
-    rows, size, decompressor = list[_Row](), 0, ZstdDecompressor()
-    for message in messages:
-        for row in _split(message, options, decompressor):
-            rows.append(row)
-            size += len(row[_PAYLOAD]) + row[_WIDTH]
-            if size >= _BATCH_BYTES:
-                yield from _batches(rows, options)
-                rows, size = [], 0
+    rows, size = list[_Row](), 0
+    split = partial(_split, options=options, decompressor=ZstdDecompressor())
+    for row in chain.from_iterable(map(split, messages)):
+        rows.append(row)
+        size += len(row[_PAYLOAD]) + row[_WIDTH]
+        if size >= _BATCH_BYTES:
+            yield from _batches(rows, options)
+            rows, size = [], 0
     if rows:
         yield from _batches(rows, options)
 
@@ -127,7 +122,8 @@ def _parse_subject(subject: str) -> tuple[int, str] | tuple[None, None]:
 
 
 def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    schema, sections = _arrow_schema(options), _Sections(*zip(*rows, strict=True))
+    schema = to_arrow_schema(columns(options), timezone="UTC")
+    sections = _Sections(*zip(*rows, strict=True))
     of_sections = [one for one in schema if one.name in _Sections._fields]
     shared = {one.name: _array(getattr(sections, one.name), one.type) for one in of_sections}
     if not options.explode:
@@ -139,14 +135,9 @@ def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatc
     step = max(1, _BATCH_BYTES // (64 + max(sections.width)))
     for begin in range(0, len(lines.parents), step):
         part = lines.parents.slice(begin, step)
-        columns = {name: column.take(part) for name, column in shared.items()}
-        columns |= {name: column.slice(begin, step) for name, column in made.items()}
-        yield _batch(columns, schema, len(part))
-
-
-@lru_cache
-def _arrow_schema(options: SourceOptions) -> pa.Schema:
-    return to_arrow_schema(columns(options), timezone="UTC")
+        cut = {name: column.take(part) for name, column in shared.items()}
+        cut |= {name: column.slice(begin, step) for name, column in made.items()}
+        yield _batch(cut, schema, len(part))
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -161,10 +152,10 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([one and one.decode("utf-8", "replace") for one in raw], kind)
 
 
-def _batch(columns: dict[str, pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+def _batch(made: dict[str, pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     if not schema.names:  # a query that only counts
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
 
 class _Lines:
@@ -180,17 +171,20 @@ class _Lines:
 
     @cached_property
     def pos(self) -> pa.Array:
-        before = pa.array(self._sections.before, pa.int32())
-        begins = pc.subtract(before, self._lists.offsets[:-1])
+        begins = pc.subtract(pa.array(self._sections.before, pa.int32()), self._lists.offsets[:-1])
         return pc.add(self._numbers, begins.take(self.parents))
 
     @cached_property
     def line(self) -> pa.Array:
-        line = _as_text(self._lists.flatten(), self._payloads)
-        if None not in self._sections.lines:
-            return line
-        known = pa.array(self._sections.lines, pa.int32()).is_valid()
-        return pc.if_else(known.take(self.parents), line, None)
+        try:
+            line = self._lists.flatten().cast(pa.string())
+        except pa.ArrowInvalid:  # Spark's strings are UTF-8; other bytes become U+FFFD
+            readable = [payload.decode("utf-8", "replace") for payload in self._payloads]
+            line = pc.split_pattern(pa.array(readable, pa.string()), "\n").flatten()
+        if None in self._sections.lines:
+            known = pa.array(self._sections.lines, pa.int32()).is_valid()
+            line = pc.if_else(known.take(self.parents), line, None)
+        return line
 
     @cached_property
     def piece(self) -> pa.Array:
@@ -224,8 +218,7 @@ def _find_records(
     """Return the number of the line that begins the record of each line.
 
     NULL for the rest of a record that began in an earlier message. Sections begin at the indices
-    given. RE2 searches the lines: the expression comes from a shipper, and `records` has bounded
-    it.
+    given. RE2 searches the lines, and `Records` has bounded the expression: a stranger wrote it.
     """
     is_first = pc.is_in(pa.arange(0, len(lines)).cast(pa.int32()), sections)
     found = pc.match_substring_regex(lines, records.pattern)
@@ -242,11 +235,3 @@ def _find_records(
 def _after_each(found: pa.Array) -> pa.Array:
     """Return which lines are behind one that was found."""
     return pa.concat_arrays([pa.array([False]), found])[:-1]
-
-
-def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:
-    try:
-        return line.cast(pa.string())
-    except pa.ArrowInvalid:  # Spark's strings are UTF-8; other bytes become U+FFFD
-        readable = [payload.decode("utf-8", "replace") for payload in payloads]
-        return pc.split_pattern(pa.array(readable, pa.string()), "\n").flatten()

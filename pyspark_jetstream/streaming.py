@@ -124,20 +124,19 @@ class MicroBatchReader(Reader, DataSourceStreamReader, spark.SupportsTriggerAvai
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
         self._require_own(start)
-        return self._ask(lambda c: self._plan(c, start, end))
 
-    async def _plan(
-        self, connection: Connection, start: Offsets, end: Offsets
-    ) -> list[InputPartition]:
-        planned = list[InputPartition]()
-        for name, state in (await states_of(connection, end)).items():
-            until = end[name]["sequence"]
-            begin = start.get(name, end[name] | {"sequence": min(state.first, until)})
-            if end[name]["created"] != begin["created"]:
-                continue  # this batch moved the query to a new stream
-            if self._is_same_stream(end[name], state):
-                planned += await self._plan_ranges(connection, begin["sequence"], until, state)
-        return planned
+        async def plan(connection: Connection) -> list[InputPartition]:
+            planned = list[InputPartition]()
+            for name, state in (await states_of(connection, end)).items():
+                until = end[name]["sequence"]
+                begin = start.get(name, end[name] | {"sequence": min(state.first, until)})
+                if end[name]["created"] != begin["created"]:
+                    continue  # this batch moved the query to a new stream
+                if self._is_same_stream(end[name], state):
+                    planned += await self._plan_ranges(connection, begin["sequence"], until, state)
+            return planned
+
+        return self._ask(plan)
 
     def _is_same_stream(self, offset: StreamOffset, state: StreamState) -> bool:
         """Whether the stream is the one that was read: not created again, restored or rewound.
@@ -158,9 +157,8 @@ class MicroBatchReader(Reader, DataSourceStreamReader, spark.SupportsTriggerAvai
         try:
             msgspec.convert(start, Offsets)
         except msgspec.ValidationError:
-            raise ConfigurationError(
-                f"the checkpoint is not one of jetstream: it has {start}"
-            ) from None
+            reason = f"the checkpoint is not one of jetstream: it has {start}"
+            raise ConfigurationError(reason) from None
         chosen = self._options.stream
         if chosen is not None and set(start) != {chosen}:
             raise ConfigurationError(

@@ -5,8 +5,6 @@ each one, so it costs no memory.
 """
 
 import asyncio
-import json
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -25,17 +23,11 @@ from nats_logship.client.connection import Connection
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
 _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
-_SILENT_EVERY = 60.0  # seconds between two counts of silent hosts, while a page is open
+_SILENT_EVERY = 60.0  # seconds between two counts of silent hosts
 _QUIET, _SILENT = 60.0, 900.0  # seconds since a host's last message
 _CONNECT = 3.0  # seconds for a connection to the broker
 _RETRY = 2.0  # seconds before the next attempt
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
-logger = logging.getLogger(__name__)
-
-
-def encode(document: object) -> bytes:
-    """Return a document as JSON; bytes that are not UTF-8 (lone surrogates) are escapes."""
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 class Feeds:
@@ -43,7 +35,8 @@ class Feeds:
 
     def __init__(self, connection: Connection) -> None:
         """Ask nothing before `run`."""
-        self._overview, self._replaced = b"", asyncio.Event()
+        self._overview: dict[str, Any] = {}
+        self._replaced = asyncio.Event()
         self._connection = connection
         self._history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
         self._checked: dict[str, Any] = {}
@@ -52,7 +45,6 @@ class Feeds:
         self._hosts_at = float("-inf")
         self._saved = SavedPositions()
         self._asking = asyncio.Lock()
-        self._viewers = 0
 
     async def run(self) -> None:
         """Keep the overview current until cancelled; it says so if the broker is away."""
@@ -60,21 +52,17 @@ class Feeds:
             group.create_task(self._watch())
             group.create_task(self._check())
 
-    async def views(self) -> AsyncGenerator[bytes, None]:
+    async def views(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the rates of the last hour, then the newest view, each time there is a new one."""
-        self._viewers += 1
-        try:
-            yield encode({"history": list(self._history)})
-            while True:
-                replaced = self._replaced
-                if self._overview:
-                    yield self._overview
-                await replaced.wait()
-        finally:
-            self._viewers -= 1
+        yield {"history": list(self._history)}
+        while True:
+            replaced = self._replaced
+            if self._overview:
+                yield self._overview
+            await replaced.wait()
 
-    def _put(self, overview: object) -> None:
-        self._overview, replaced = encode(overview), self._replaced
+    def _put(self, overview: dict[str, Any]) -> None:
+        self._overview, replaced = overview, self._replaced
         self._replaced = asyncio.Event()
         replaced.set()
 
@@ -111,10 +99,8 @@ class Feeds:
                     self._checked["broker"] = {name: found[name] for name in names}
                     receivers = {one.partition: one.receiver for one in status.partitions}
                     self._checked["receivers"] = receivers
-                if self._viewers:
-                    hosts = await self._collect_hosts(_SILENT_EVERY)
-                    states = [_state_of(one) for one in hosts]
-                    self._checked["silent_hosts"] = states.count("silent")
+                states = [_state_of(one) for one in await self._collect_hosts(_SILENT_EVERY)]
+                self._checked["silent_hosts"] = states.count("silent")
             await asyncio.sleep(_CHECKS_EVERY)
 
     async def _collect_hosts(self, age: float) -> list[HostStatus]:
@@ -143,9 +129,7 @@ class Feeds:
         receiver = self._checked.get("receivers", {}).get(found["partition"], {})
         counts = receiver.get("gaps_of")
         known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
-        is_known = found["partition"] is not None
-        gaps = [{"partition": found["partition"], "host": known}] if is_known else []
-        return found | {"gaps": gaps}
+        return found | {"gaps": known}
 
 
 def _state_of(host: HostStatus) -> str:

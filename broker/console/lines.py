@@ -37,16 +37,12 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND, to_nanoseconds
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
-from nats_logship.history import History, Line, Order
+from nats_logship.history import History, Line, Order, Query
 
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_CHARACTERS = 1024 * 1024  # of new lines for a page, per second
-_HOUR = 3600
-_STEPS = (
-    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
-    *(hours * _HOUR for hours in (1, 2, 3, 6, 12, 24)),
-)
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 @dataclass(slots=True)
@@ -62,11 +58,6 @@ class _Search:
     step: int
     wanted: int
     read: int = 0
-
-    @property
-    def range(self) -> Document:
-        """The axis of a histogram, in milliseconds."""
-        return {"from": self.since / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
 
     @property
     def left(self) -> int:
@@ -97,7 +88,8 @@ class LineFinder:
         async with AsyncExitStack() as stack:
             history, note = await self._open_table(stack)
             search = await self._begin(request, states, history)
-            yield {"range": search.range, "note": note}
+            axis = {"from": search.since / 1e6, "to": search.until / 1e6, "step": search.step / 1e6}
+            yield {"range": axis, "note": note}  # in milliseconds
             parts = [
                 self._search_streams(search, search.newer),
                 self._search_table(search),
@@ -179,7 +171,8 @@ class LineFinder:
         history, request = search.history, search.request
         if history is None:
             return
-        query = request.make_query(search.since, search.until)
+        wanted, times = request.wanted, (search.since, search.until)
+        query = Query(wanted.selection, *times, wanted.match, wanted.level)
         works: list[Callable[[], WindowFound]] = []
         if search.wanted > 0:
             works.append(lambda: find_in_table(history, query, search.wanted, request.order))
@@ -215,8 +208,8 @@ class LineFinder:
                     left -= len(lines)
                     size += sum(len(one["text"]) for one in lines)
                     if left <= 0 or size >= _MOST_CHARACTERS:
-                        yield {"sampled": True}
                         states = await read_states(self._connection)
+                        yield {"sampled": True}
                         break
 
 

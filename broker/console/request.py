@@ -1,6 +1,7 @@
 """What a page asks for: which lines, of which time, and in which order."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
@@ -9,7 +10,7 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import parse_range
 from nats_logship.client.line_search import LineFilter
-from nats_logship.history import Order, Query
+from nats_logship.history import Order
 
 MOST_LINES = 1000
 """Lines of one answer, and new lines of a second."""
@@ -33,38 +34,34 @@ class LineRequest:
     most: int
     buckets: int
 
-    def make_query(self, since: int, until: int) -> Query:
-        """Return the same for a table, with times in nanoseconds."""
-        one = self.wanted
-        return Query(one.selection, since, until, one.match, one.level)
-
     @property
     def is_followed(self) -> bool:
         """Whether new lines belong to it."""
         return self.until is None and self.order is Order.NEWEST
 
 
-def parse_line_request(parameter: Callable[[str], str], now: datetime) -> LineRequest:
+def parse_line_request(parameters: Mapping[str, str], now: datetime) -> LineRequest:
     """Read the parameters of a page; raises ValueError for an invalid value.
 
     Compiles an expression and globs, which takes a while: call it in a thread.
     """
-    zone = parse_zone(parameter("zone"))
-    hosts, files, match = parameter("host"), parameter("file"), parameter("match")
+    given = defaultdict(str, parameters)
+    zone = parse_zone(given["zone"])
+    hosts, files, match = given["host"], given["file"], given["match"]
     if max(len(hosts), len(files), len(match)) > _MOST_CHARACTERS:
         raise ValueError(f"globs and expressions have at most {_MOST_CHARACTERS} characters")
     selection = LineSelection(tuple(hosts.split()), tuple(files.split()))
     selection.wants_host(""), selection.wants_file("x")  # fnmatch keeps what it has compiled
-    if parameter("order") not in _ORDERS:
+    if given["order"] not in _ORDERS:
         raise ValueError("order must be first or last")
-    since, until = parse_range(parameter("since"), parameter("until"), now, zone)
+    since, until = parse_range(given["since"], given["until"], now, zone)
     return LineRequest(
-        wanted=LineFilter(selection, match=match, level=parameter("level")),
+        wanted=LineFilter(selection, match=match, level=given["level"]),
         since=since,
         until=until,
-        order=_ORDERS[parameter("order")],
-        most=parse_number("count", parameter("count") or "100", MOST_LINES),
-        buckets=parse_number("buckets", parameter("buckets") or "0", _MOST_BUCKETS),
+        order=_ORDERS[given["order"]],
+        most=parse_number("count", given["count"] or "100", MOST_LINES),
+        buckets=parse_number("buckets", given["buckets"] or "0", _MOST_BUCKETS),
     )
 
 

@@ -6,18 +6,19 @@ can neither read nor frame it: it answers only to its own name, and sends no COR
 
 import asyncio
 import hmac
+import json
 import logging
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aiohttp import web
 
-from broker.console.feeds import Feeds, encode
+from broker.console.feeds import Feeds
 from broker.console.lines import LineFinder
 from broker.console.request import MOST_LINES, parse_line_request, parse_number
 from nats_logship.app.address import Address
@@ -103,7 +104,6 @@ class Console:
             handler_cancellation=True,  # a page that closes ends its search
         )
         await runner.setup()
-        asking = asyncio.ensure_future(self._feeds.run())
         try:
             address = self._listener.address
             site = web.TCPSite(runner, address.host, address.port, ssl_context=self._listener.tls)
@@ -113,11 +113,8 @@ class Console:
                 raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
             port = runner.addresses[0][1]
             ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
-            await asking
+            await self._feeds.run()
         finally:
-            asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
             await runner.cleanup()
 
     def _app(self) -> web.Application:
@@ -128,23 +125,18 @@ class Console:
         app.router.add_post("/login", self._login)
         app.router.add_get("/", self._page)
         app.router.add_static("/", _PAGE)
+        app.on_response_prepare.append(_set_headers)
         return app
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests by another name, from another page or without the token; set headers."""
+        """Refuse requests by another name, from another page or without the token."""
         try:
-            response = await self._answer(request, handler)
-        except web.HTTPException as error:
-            error.headers.update(_HEADERS)
-            raise
+            return await self._answer(request, handler)
         except (ValueError, OperatorError) as error:
-            response = web.Response(status=400, text=f"{error}\n")
+            return web.Response(status=400, text=f"{error}\n")
         except (Rejected, ConnectionLost, TimeoutError) as error:
-            response = web.Response(status=503, text=f"the broker does not answer: {error}\n")
-        if not response.prepared:
-            response.headers.update(_HEADERS)
-        return response
+            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
@@ -180,13 +172,12 @@ class Console:
         return web.Response(text="ok\n")
 
     async def _hosts(self, _: web.Request) -> web.StreamResponse:
-        response = web.json_response(body=encode(await self._feeds.hosts()))
+        response = web.json_response(await self._feeds.hosts())
         response.enable_compression()
         return response
 
     async def _host(self, request: web.Request) -> web.StreamResponse:
-        document = await self._feeds.host(request.query.get("host", ""))
-        return web.json_response(body=encode(document))
+        return web.json_response(await self._feeds.host(request.query.get("host", "")))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         async with _limit(self._streams):
@@ -194,16 +185,24 @@ class Console:
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
-        parameter = lambda name: request.query.get(name, "")  # noqa: E731
-        wanted = await asyncio.to_thread(parse_line_request, parameter, now)
+        wanted = await asyncio.to_thread(parse_line_request, request.query, now)
         async with _limit(self._searches):
-            return await _stream(request, _encode_each(self._finder.search(wanted)))
+            return await _stream(request, self._finder.search(wanted))
 
     async def _around(self, request: web.Request) -> web.StreamResponse:
         most = parse_number("lines", request.query.get("lines", "50"), MOST_LINES)
         async with _limit(self._searches):
             document = await self._finder.around(request.query.get("line", ""), most)
-        return web.json_response(body=encode(document))
+        return web.json_response(document)
+
+
+def _make_event(document: object) -> bytes:
+    """Return a server-sent event; bytes that are not UTF-8 (lone surrogates) are escapes."""
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
 
 
 @asynccontextmanager
@@ -215,28 +214,22 @@ async def _limit(limit: asyncio.Semaphore) -> AsyncIterator[None]:
         yield
 
 
-async def _encode_each(documents: AsyncGenerator[object, None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(documents):
-        async for one in documents:
-            yield encode(one)
-
-
 async def _stream(
-    request: web.Request, documents: AsyncGenerator[bytes, None]
+    request: web.Request, documents: AsyncGenerator[object, None]
 ) -> web.StreamResponse:
     """Send documents as server-sent events, each after the client has taken the one before.
 
     A slow client gets fewer documents.
     """
-    response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     try:
         async with aclosing(documents):
             await response.prepare(request)
             async for document in documents:
                 async with asyncio.timeout(_WRITE_PATIENCE):
-                    await response.write(b"data: " + document + b"\n\n")
+                    await response.write(_make_event(document))
     except (Rejected, ConnectionLost, OperatorError, ValueError) as error:
-        await response.write(b"data: " + encode({"trouble": str(error)}) + b"\n\n")
+        await response.write(_make_event({"trouble": str(error)}))
     except (ConnectionResetError, TimeoutError):
         pass  # the page was closed, or its browser sleeps
     return response

@@ -13,7 +13,8 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage
-from nats_logship.client.line_search import FoundLines, LineFilter, search, search_newest, select
+from nats_logship.client.found_lines import FoundLines, OpenRecords
+from nats_logship.client.line_search import LineFilter, search, search_newest, select
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_reader import at_sequence
 
@@ -82,8 +83,10 @@ async def _follow(
             reader = MessageReader(connection, one.stream, at_sequence(one.until), wanted.subjects)
             stack.push_async_callback(reader.close)
             readers.append(reader)
+        # without an expression unfinished lines and records are shown as they come
+        opened = OpenRecords() if wanted.match else None
         async for some in follow(readers):
-            for found in _select(some, wanted):
+            for found in _select(some, wanted, opened):
                 yield found
 
 
@@ -124,7 +127,9 @@ async def _read_stored(
                 yield found
 
 
-def _select(messages: Sequence[StoredMessage], wanted: LineFilter) -> Iterator[FoundLines]:
+def _select(
+    messages: Sequence[StoredMessage], wanted: LineFilter, opened: OpenRecords | None
+) -> Iterator[FoundLines]:
     for one in messages:
         message = StreamMessage(
             subject=one.name,
@@ -133,4 +138,4 @@ def _select(messages: Sequence[StoredMessage], wanted: LineFilter) -> Iterator[F
             headers=dict(one.headers),
             payload=one.payload,
         )
-        yield from select(message, wanted)
+        yield from select(message, wanted, opened)

@@ -16,7 +16,8 @@ from broker.inspect.ranges import StreamRange, name_stream
 from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, find_sequence
-from nats_logship.client.line_search import FoundLines, LineFilter, count_lines, search, select
+from nats_logship.client.found_lines import FoundLines, count_lines
+from nats_logship.client.line_search import LineFilter, search, select
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs

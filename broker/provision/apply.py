@@ -31,6 +31,10 @@ class Refused(ConfigurationError):
     """The server refuses a configuration; another leader of a cluster may accept it."""
 
 
+class AboveSpace(Refused):
+    """The limits of all streams together are above the size of the store's disk."""
+
+
 async def apply(
     connection: Connection, desired: Topology, patience: float = _PATIENCE
 ) -> tuple[Step, ...]:
@@ -151,7 +155,8 @@ async def carry_out(
                     f"{connection.servers} failed to {action}: {error.description}; check the disk "
                     "of its store and its log, then try again"
                 ) from None
-            raise Refused(
+            kind = AboveSpace if error.is_above_space else Refused
+            raise kind(
                 f"{connection.servers} refuses to {action}: {error.description}; see --replicas "
                 "(in a cluster), --max-bytes and --mirror"
             ) from None
@@ -162,8 +167,8 @@ async def provision_alone(
 ) -> list[Mapping[str, Any]]:
     """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
-    Raises `OperatorError`, also if the server could not recover a `stored` stream, which would be
-    created empty.
+    `desired` must fit the disk. Raises `OperatorError`, also if the server could not recover a
+    `stored` stream, which would be created empty, or if the disk has become too small.
     """
 
     async def set_up() -> tuple[Step, ...]:
@@ -174,7 +179,14 @@ async def provision_alone(
                 "changed: repair the store, or start with an empty one and `logbroker restore` a "
                 "backup"
             )
-        return await apply(connection, desired)
+        try:
+            return await apply(connection, desired)
+        except AboveSpace:  # `desired` fits the disk as it is: what exists was made for more space
+            raise OperatorError(
+                f"{connection.servers} cannot change its streams: their limits are above the size "
+                "that the disk of its store has now; free space there or enlarge it, then start "
+                "logbroker again (systemd does)"
+            ) from None
 
     return await _provision(connection, desired, set_up())
 

@@ -15,7 +15,7 @@ _UNAVAILABLE = 503
 _SERVER_ERROR = 500
 _CONFIGURATION_ERRORS = {  # the server reports them as its own, but only a person can solve them
     ErrorCode.MEMORY_RESOURCES_EXCEEDED,
-    ErrorCode.STORAGE_RESOURCES_EXCEEDED,  # a full disk is a failed write instead
+    ErrorCode.STORAGE_RESOURCES_EXCEEDED,
     ErrorCode.STREAM_INVALID_CONFIG,
     ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED,  # replicas without a cluster
 }
@@ -44,6 +44,8 @@ class Rejected(Exception):
         self.is_server_failure = self.is_busy or (
             code >= _SERVER_ERROR and error not in _CONFIGURATION_ERRORS
         )
+        # the limits of all streams together are above the space that the server may use
+        self.is_above_space = error == ErrorCode.STORAGE_RESOURCES_EXCEEDED
         # the write expected another last sequence of its subject
         self.is_wrong_sequence = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE
         # another write of the subject, perhaps our own, is not complete: nothing was stored

@@ -21,7 +21,8 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import AnswerHead, StreamMessage
-from nats_logship.client.ranges import SequenceRange, read_runs
+from nats_logship.client.found_lines import FoundLines, OpenRecords, count_lines, records_of
+from nats_logship.client.ranges import LostSequences, SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.expressions import Expression, bounded_expression, matching_runs
 from nats_logship.wire.levels import LEVELS, hint_of, level_runs
@@ -32,7 +33,6 @@ from nats_logship.wire.message import (
     decode_payload,
     split_sections,
 )
-from nats_logship.wire.records import parse_records
 from nats_logship.wire.subjects import (
     InvalidHost,
     InvalidSubject,
@@ -50,48 +50,6 @@ _ENCODING = b"Content-Encoding"
 Range = tuple[int, int]
 
 logger = logging.getLogger(__name__)
-
-
-class FoundLines(NamedTuple):
-    """Lines in a row from one file of a host; `stored_at` is in nanoseconds since the epoch.
-
-    `number` is that of the first line in its message, from 0. `file_id` and `end` are those of the
-    section's span; empty and 0 for the lines of another client. `records` are the lines as they
-    belong together; None: each is alone.
-    """
-
-    host: str
-    partition: int
-    sequence: int
-    stored_at: int
-    file: str
-    lines: bytes
-    number: int = 0
-    file_id: str = ""
-    end: int = 0
-    records: tuple[bytes, ...] | None = None
-
-    def split(self) -> list[bytes]:
-        """Return the records, each without its last newline; without records the lines."""
-        if self.records is not None:
-            return [record.removesuffix(b"\n") for record in self.records]
-        return self.lines.removesuffix(b"\n").split(b"\n")
-
-    def last(self, most: int) -> Iterator["FoundLines"]:
-        """Yield the last records or lines, at most `most`, each by itself."""
-        if self.records is not None:
-            parts = list(self.records[-most:])
-        else:
-            ended = self.lines.endswith(b"\n")
-            found = self.lines.rsplit(b"\n", most + ended)
-            parts = found[-most - ended : len(found) - ended]
-        sizes = [part.removesuffix(b"\n").count(b"\n") + 1 for part in parts]
-        number = self.number + count_lines(self.lines) - sum(sizes)
-        for part, size in zip(parts, sizes, strict=True):
-            whole = part.removesuffix(b"\n") + b"\n"
-            records = None if self.records is None else (whole,)
-            yield self._replace(lines=whole, records=records, number=number)
-            number += size
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +120,13 @@ class SearchedRun(NamedTuple):
     stored_at: int = 0
 
 
-def select(message: StreamMessage, wanted: LineFilter) -> Iterator[FoundLines]:
-    """Yield the wanted lines of a message; log why a message that should have lines has none."""
+def select(
+    message: StreamMessage, wanted: LineFilter, opened: OpenRecords | None = None
+) -> Iterator[FoundLines]:
+    """Yield the wanted lines of a message; log why a message that should have lines has none.
+
+    Records that go on in other messages are joined by `opened`; without it, pieces are selected.
+    """
     subject = _parse(message.subject)
     if subject is None:
         _log_trouble(message.sequence, f"{message.subject!r} is not the subject of a host")
@@ -182,16 +145,25 @@ def select(message: StreamMessage, wanted: LineFilter) -> Iterator[FoundLines]:
             found = FoundLines(*origin, path, lines, number)
             if section:
                 found = found._replace(file_id=section.span.file_id, end=section.span.end)
-            yield from _select(found, section, wanted)
+            parts = opened.join(found, section) if section and opened else [(found, section)]
+            for part in parts:
+                yield from _select(*part, wanted)
         number += count_lines(lines)
 
 
-def search_run(run: Iterable[RawMessage], wanted: LineFilter) -> Iterator[list[FoundLines]]:
+def select_held(opened: OpenRecords, wanted: LineFilter) -> list[FoundLines]:
+    """Return the wanted lines of records whose rest has not come, and forget these records."""
+    return [found for one in opened.end() for found in _select(*one, wanted)]
+
+
+def _search_run(
+    run: Iterable[RawMessage], wanted: LineFilter, opened: OpenRecords
+) -> Iterator[list[FoundLines]]:
     """Yield the wanted lines of direct gets' answers, about `_BLOCK_BYTES` at a time."""
     found, size = list[FoundLines](), 0
-    for answer in _choose(run, wanted):
+    for answer in _choose(run, wanted, opened):
         message = StreamMessage.from_direct_get(answer)
-        for one in select(message, wanted) if message else ():
+        for one in select(message, wanted, opened) if message else ():
             found.append(one)
             size += len(one.lines)
             if size >= _BLOCK_BYTES:
@@ -209,16 +181,21 @@ async def search(
     """
     if len(subjects := wanted.subjects) == 1:
         item = replace(item, subject=subjects[0])
-    following = item.first
-    async with aclosing(read_runs(connection, item)) as runs:
-        async for run in runs:
-            blocks = search_run(run, wanted)
-            while (found := await asyncio.to_thread(next, blocks, None)) is not None:
-                yield SearchedRun(found, 0, following)
-            if last := StreamMessage.from_direct_get(run[-1]) if run else None:
-                following = last.sequence + 1
-                size = sum(len(one.head) + len(one.data) for one in run)
-                yield SearchedRun([], size, following, last.stored_at)
+    following, opened = item.first, OpenRecords()
+    try:
+        async with aclosing(read_runs(connection, item)) as runs:
+            async for run in runs:
+                blocks = _search_run(run, wanted, opened)
+                while (found := await asyncio.to_thread(next, blocks, None)) is not None:
+                    yield SearchedRun(found, 0, following)
+                if last := StreamMessage.from_direct_get(run[-1]) if run else None:
+                    following = last.sequence + 1
+                    size = sum(len(one.head) + len(one.data) for one in run)
+                    yield SearchedRun([], size, following, last.stored_at)
+    except LostSequences:
+        yield SearchedRun(select_held(opened, wanted), 0, following)
+        raise
+    yield SearchedRun(select_held(opened, wanted), 0, following)
 
 
 async def search_newest(
@@ -230,35 +207,29 @@ async def search_newest(
 ) -> tuple[list[FoundLines], int]:
     """Return the last lines of a range, each by itself, and how many messages were searched.
 
-    The search starts at the end and widens, at least to `most` messages; the number is 0 if it
-    covered the whole range or found so many lines. Raises as `read_runs`.
+    The search begins again with a wider range while it finds less, at least to `most` messages; the
+    number is 0 if it covered the whole range or found so many lines. Raises as `read_runs`.
     """
-    window, until = _FIRST_WINDOW, item.until
-    found: list[FoundLines] = []
+    window = _FIRST_WINDOW
     while True:
+        # from the new beginning to the end again: a record may go on there
         first = max(item.first, item.until - window)
-        kept: deque[FoundLines] = deque(maxlen=lines - len(found))
-        async with aclosing(
-            search(connection, replace(item, first=first, until=until), wanted)
-        ) as runs:
+        found: deque[FoundLines] = deque(maxlen=lines)
+        async with aclosing(search(connection, replace(item, first=first), wanted)) as runs:
             async for run in runs:
                 for one in run.found:
-                    kept.extend(one.last(lines))
-        found, until = [*kept, *found], first
+                    found.extend(one.last(lines))
         if first == item.first or len(found) == lines:
-            return found, 0
+            return list(found), 0
         if most is not None and window > most:
-            return found, window
+            return list(found), window
         window *= _WIDER
 
 
-def count_lines(lines: bytes) -> int:
-    """Return the number of lines; the last one may lack its newline."""
-    return lines.count(b"\n") + (bool(lines) and not lines.endswith(b"\n"))
-
-
-def _choose(run: Iterable[RawMessage], wanted: LineFilter) -> Iterator[RawMessage]:
-    """Yield the messages that may have wanted lines, in order."""
+def _choose(
+    run: Iterable[RawMessage], wanted: LineFilter, opened: OpenRecords
+) -> Iterator[RawMessage]:
+    """Yield the messages that may have wanted lines, or pieces of records, in order."""
     if not (wanted.match or wanted.level):
         yield from run
         return
@@ -270,21 +241,23 @@ def _choose(run: Iterable[RawMessage], wanted: LineFilter) -> Iterator[RawMessag
         texts.append(lines if lines.endswith(b"\n") else lines + b"\n")
         size += len(lines)
         if size >= _BLOCK_BYTES:
-            yield from _match(some, texts, wanted)
+            yield from _match(some, texts, wanted, opened)
             some, texts, size = [], [], 0
-    yield from _match(some, texts, wanted)
+    yield from _match(some, texts, wanted, opened)
 
 
 def _match(
-    some: Sequence[RawMessage], texts: Sequence[bytes], wanted: LineFilter
+    some: Sequence[RawMessage], texts: Sequence[bytes], wanted: LineFilter, opened: OpenRecords
 ) -> Iterator[RawMessage]:
-    """Yield the messages that have lines which may match, by the lines of each."""
+    """Yield the messages that have lines which may match, by the lines of each, or are needed."""
     ends = list(accumulate(map(len, texts)))
-    following = 0
+    matching = set[int]()
     for start, end in wanted.may_match(b"".join(texts)):
-        first = max(following, bisect_right(ends, start))
-        following = bisect_left(ends, end) + 1
-        yield from some[first:following]
+        matching.update(range(bisect_right(ends, start), bisect_left(ends, end) + 1))
+    for number, one in enumerate(some):
+        # asked one by one: the messages before may have begun a record
+        if number in matching or opened.need(one):
+            yield one
 
 
 def _read_lines(message: RawMessage, decompressor: zstandard.ZstdDecompressor) -> bytes:
@@ -324,7 +297,7 @@ def _parse(subject: str) -> Subject | None:
 def _select(found: FoundLines, section: Section | None, wanted: LineFilter) -> Iterator[FoundLines]:
     """Yield the wanted lines of all lines of a section, run by run, whole records."""
     lines, ranges = found.lines, wanted.find(found.lines)
-    records = parse_records(section.records) if section and section.records else None
+    records = records_of(section) if section else None
     if records and lines.count(b"\n") <= _MOST_JOINED:
         ranges = records.widen(lines, ranges)
     else:

@@ -11,7 +11,7 @@ from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
-from nats_logship.client.line_search import FoundLines
+from nats_logship.client.found_lines import FoundLines
 from nats_logship.history import Line
 
 

@@ -26,6 +26,7 @@ WORDS = {
     "partitions": (*OURS, "--partitions", "2", "--megabytes", "2"),
     "replay": (*OURS, "--megabytes", "2"),
     "table": (*OURS, "--megabytes", "2", "--hosts", "0"),
+    "source": (*OURS, "--megabytes", "2"),
     "soak": (*LOOP, "--rate", "500", "--minutes", "0.05"),
     "fleet": (*OURS, *("--hosts", "5", "--rate", "5", "--streams", "2", "--settle", "1")),
 }

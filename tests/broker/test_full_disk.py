@@ -9,10 +9,11 @@ import pytest
 
 from broker.inspect.servers import collect_reports
 from broker.report import NodeReport
+from nats_logship.app.exits import Exit
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from tests.broker.cluster import insist
-from tests.broker.conftest import Mounted, StartBroker
+from tests.broker.conftest import Broker, Call, Mounted, StartBroker
 
 pytestmark = pytest.mark.nats
 
@@ -73,3 +74,32 @@ async def test_a_full_disk_loses_no_acknowledged_line_and_is_healed(
     assert broker.read_log().count("there is space again") == 1
     assert "does not stop" not in broker.read_log()
     assert broker.is_running()
+
+
+def test_a_disk_below_the_limits_of_streams_ends_the_broker_until_it_has_space(
+    start_broker: StartBroker, mounted: Mounted, tmp_path: Path
+) -> None:
+    disk, copy = tmp_path / "disk", tmp_path / "copy"
+    disk.mkdir()
+    first = start_broker("--max-bytes=30MB", store=copy)
+    first.ready()
+    assert first.stop() == Exit.DONE
+
+    def start_with(size: int) -> Broker:
+        mount = f"mount -t tmpfs -o size={size} tmpfs '{disk}' && cp -a '{copy}/.' '{disk}'"
+        broker = start_broker(store=disk, within=mounted(mount))
+        broker.store = Path(f"/proc/{broker.pid}/root") / disk.relative_to("/")
+        return broker
+
+    failed = start_with(SIZE // 5)
+
+    assert failed.wait(60) == Exit.FAILED, failed.read_log()  # systemd starts it again
+    assert "free space there or enlarge it" in failed.read_log()
+    assert start_with(SIZE).ready()
+
+
+def test_a_limit_above_the_size_of_the_disk_is_a_configuration_error(call: Call) -> None:
+    refused = call("apply", "--yes", "--max-bytes", "1PiB")
+
+    assert (refused.returncode, refused.stderr.count("\n")) == (Exit.CONFIGURATION, 1)
+    assert "insufficient storage resources available; see" in refused.stderr

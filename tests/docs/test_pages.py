@@ -147,14 +147,14 @@ def test_the_settings_of_the_examples_are_settings(tmp_path: Path) -> None:
 
 @pytest.mark.journey
 @pytest.mark.nats
-def test_the_three_files_of_the_cluster_start_a_cluster(tmp_path: Path) -> None:
+def test_the_file_of_the_cluster_starts_a_cluster_of_three(tmp_path: Path) -> None:
     ports = {f"b{number}": (free_port(), free_port()) for number in (1, 2, 3)}
     (secret := tmp_path / "secret").touch(0o600)
     secret.write_text("0123456789abcdef", "utf-8")
     files = examples("broker")
     with Processes(tmp_path) as programs:
         for name, (client, route) in ports.items():
-            text = files[f"{name}.toml"].replace("/etc/logship/secret", str(secret))
+            text = files["broker.toml"].replace("/etc/logship/secret", str(secret))
             text = text.replace("/var/lib/logbroker", str(tmp_path / name))
             text = text.replace("0.0.0.0:4222", f"127.0.0.1:{client}")
             text = text.replace("0.0.0.0:6222", f"127.0.0.1:{route}")
@@ -164,7 +164,7 @@ def test_the_three_files_of_the_cluster_start_a_cluster(tmp_path: Path) -> None:
                 )
             (path := tmp_path / f"{name}.toml").write_text(text, "utf-8")
             run = [installed("logbroker"), "run", "--config", path, "--http", "off"]
-            programs.start(name, run)
+            programs.start(name, [*run, "--server-name", name])
         server = f"nats://127.0.0.1:{ports['b1'][0]}"
 
         def succeeds(*command: str) -> str:

@@ -28,7 +28,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
 from nats_logship.wire.streams import CONFIG_BUCKET, STREAMS_KEY
-from pyspark_jetstream.datasource import JetStreamSource
+from pyspark_jetstream import DefaultSource
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.streaming import MicroBatchReader
 from tests.conftest import apply_topology
@@ -52,7 +52,7 @@ def read(reader: Any, partitions: Any) -> list[dict[str, Any]]:
 
 def reader_of(url: str, columns: StructType | None = None, **options: str) -> Any:
     """Return the reader of a batch query for all columns, or for some."""
-    source = JetStreamSource({"servers": url, **options})
+    source = DefaultSource({"servers": url, **options})
     return source.reader(columns or source.schema())
 
 

@@ -52,6 +52,15 @@ def test_a_message_of_one_file_is_a_row_with_its_path() -> None:
     }
 
 
+def test_texts_that_are_not_utf_8_are_shown_with_replacements() -> None:
+    headers = encode_origin(Origin("1-aa", 99, (Section("/\udcff", Span("f", 0, 2), 2, 1),)))
+    message = stored({**headers, "A": "\udcfe"}, b"x\n", "other.\udcfd")
+
+    (row,) = next(record_batches([message], SourceOptions())).to_pylist()
+
+    assert (row["file"], row["subject"], dict(row["headers"])["A"]) == ("/�", "other.�", "�")
+
+
 def lines(*messages: StreamMessage) -> list[tuple[Any, ...]]:
     found = rows(*messages, explode=True)
     return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
@@ -173,6 +182,7 @@ def test_options_mean_what_kafkas_mean(given: dict[str, str], meaning: dict[str,
         ({"maxOffsetsPerTrigger": "9" * 5000}, "is not a positive"),
         ({"hosts": "a", "partitions": "1"}, "partitions and hosts both choose"),
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
+        ({"hosts": "web,"}, "hosts: host name '' is empty"),
         ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"pushDown": "on"}, "pushDown 'on' is not true or false"),

@@ -141,6 +141,6 @@ def test_once_keeps_to_the_rate(logs_url: str, tmp_path: Path, own_host: str) ->
     took = time.monotonic() - began
 
     assert done.returncode == 0, done.stderr
-    assert "shipped 30000 lines, 849.6 KiB, of 1 file\n" in done.stderr
+    assert "shipped 30,000 lines, 849.6 KiB, of 1 file\n" in done.stderr
     assert took >= 0.9 * (len(written) / 200_000 - 1)
     assert read_lines(logs_url) == written

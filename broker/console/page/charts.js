@@ -178,8 +178,8 @@ export class Histogram {
         bottom -= height;
         if (height) svg.append(part("rect", { x, y: bottom, width: 0.85, height, class: name }));
       }
-      const cut = { x, y: 0, width: 0.85, height: 3, class: "cut" };
-      if (sums[x] > end) svg.append(part("rect", cut));
+      if (sums[x] > end)
+        svg.append(part("rect", { x, y: 0, width: 0.85, height: 3, class: "cut" }));
     });
     svg.append(part("rect", { y: 0, height: 100, width: 0, class: "chosen" }));
     this.#place.replaceChildren(svg);

@@ -45,9 +45,6 @@ export function plain(text) {
   );
 }
 
-// Text of several lines.
-export const plainLines = (text) => text.split("\n").map(plain).join("\n");
-
 // A glob that matches a text alone; globs are separated by spaces.
 export const glob = (text) => text.replace(/[[*?]/g, "[$&]").replace(/\s/g, "?");
 
@@ -100,15 +97,10 @@ export function follow(address, show) {
 }
 
 async function refusal(address) {
-  const leave = new AbortController();
-  try {
-    const answer = await fetch(address, { signal: leave.signal });
-    return answer.ok ? "" : (await answer.text()).trim();
-  } catch {
-    return "";
-  } finally {
-    leave.abort();
-  }
+  const answer = await fetch(address).catch(() => null);
+  if (answer && !answer.ok) return (await answer.text()).trim();
+  await answer?.body.cancel();
+  return "";
 }
 
 // Return the document at an address; throws an error with the text of a refusal.

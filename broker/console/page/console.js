@@ -3,18 +3,13 @@
 
 import { Chart } from "./charts.js";
 import {
-  by, clock, count, duration, follow, link, LOCAL, make, on, plain, rate, row, setZone, size, stamp,
-  zone,
+  by, clock, count, duration, follow, link, LOCAL, make, on, plain, rate, setZone, size, stamp,
+  table, zone,
 } from "./common.js";
 import { Hosts } from "./hosts.js";
 import { Lines } from "./lines.js";
 
 const ENOUGH = 1800; // points of a chart
-
-function fill(table, head, rows) {
-  table.tHead.replaceChildren(row("th", head));
-  table.tBodies[0].replaceChildren(...rows.map((cells) => row("td", cells)));
-}
 
 // Return the state of a partition, its cause if no check says it, and its grade.
 function state(partition, receiver, pauses) {
@@ -126,9 +121,8 @@ let shown = null; // the newest view that has figures
 let shownAt = 0; // milliseconds since the epoch
 
 function show(view) {
-  if (view.history) points = view.history;
+  if (view.history) return void (points = view.history);
   if (view.point && !view.trouble) points = [...points, view.point].slice(-ENOUGH);
-  if (view.history) return;
   const isAway = Boolean(view.trouble);
   document.body.classList.toggle("away", isAway);
   by("trouble").hidden = !isAway;
@@ -150,10 +144,10 @@ function draw() {
     make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase())));
   by("cards").replaceChildren(...cards(shown, points.at(-1) ?? shown.point));
   for (const one of charts) one.draw(points);
-  fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in",
-    "Lines/s written", "Offset", "Epoch", "Owner"], partitions(shown));
-  fill(by("streams"), ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],
-    streams(shown.status));
+  by("partitions").replaceChildren(table(["Partition", "State", "Behind", "Oldest", "Lines/s in",
+    "Lines/s written", "Offset", "Epoch", "Owner"], partitions(shown)));
+  by("streams").replaceChildren(table(
+    ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"], streams(shown.status)));
 }
 
 const views = { overview: { open: draw, close() {} }, hosts: new Hosts(), lines: new Lines() };

@@ -35,7 +35,7 @@ const classOf = (one, column) => {
 };
 
 export class Hosts {
-  #all = []; #shown = []; #column = 0; #down = false; #timer = 0;
+  #all = []; #shown = []; #column = 0; #down = false;
   #rows = new Map(); // by host, those in the page
   #host = ""; // that is shown
   #asked = null; // the promise of the hosts
@@ -46,6 +46,7 @@ export class Hosts {
     on("hosts-form", "submit", (event) => event.preventDefault());
     on("host-list", "scroll", () => requestAnimationFrame(() => this.#draw()));
     addEventListener("resize", () => this.#draw());
+    setInterval(() => by("hosts").hidden || this.#ask(), AGAIN);
     by("host-head").replaceChildren(
       ...COLUMNS.map(([title], number) => {
         const button = make("button", title);
@@ -71,7 +72,6 @@ export class Hosts {
   }
 
   close() {
-    clearTimeout(this.#timer);
     this.#source?.close();
   }
 
@@ -84,8 +84,6 @@ export class Hosts {
       by("host-list").classList.add("stale");
       by("host-count").textContent = plain(error.message);
     }
-    clearTimeout(this.#timer);
-    if (!by("hosts").hidden) this.#timer = setTimeout(() => this.#ask(), AGAIN);
   }
 
   #choose() {
@@ -111,12 +109,8 @@ export class Hosts {
     const place = by("host-rows"), focused = document.activeElement;
     const some = this.#shown.slice(first, until);
     const seen = new Map(some.map((one, number) => [one.host, this.#row(one, first + number)]));
-    for (const [host, row] of this.#rows) if (!seen.has(host)) row.remove();
     this.#rows = seen;
-    let next = place.firstElementChild;
-    for (const row of seen.values())
-      if (row === next) next = next.nextElementSibling;
-      else place.insertBefore(row, next);
+    place.replaceChildren(...seen.values());
     if (place.contains(focused) && focused !== document.activeElement)
       focused.focus({ preventScroll: true });
   }
@@ -178,12 +172,13 @@ export class Hosts {
       ["Now", `${rate(known.rate.lines)} lines/s in ${rate(known.rate.rounds)} rounds/s`],
       ["In the stream", counted(known.messages, "round")],
     ] : [];
-    const gaps = found.gaps.map(({ partition, host }) => {
-      const number = host === null ? "unknown: its receiver does not answer" : count(host);
-      return ["Gaps of a day", [`${number}, in .gaps.p${partition}.jsonl`, host ? "odd" : ""]];
-    });
+    const gaps = found.gaps === null ? "unknown, as no receiver answers"
+      : `${count(found.gaps)}, in .gaps.p${found.partition}.jsonl`;
     const agent = plain(found.version || "of an unknown version");
-    const facts = [...shown, ...gaps, ["Agent", agent], ["Positions saved", saved]];
+    const facts = [
+      ...shown, ["Gaps of a day", [gaps, found.gaps ? "odd" : ""]], ["Agent", agent],
+      ["Positions saved", saved],
+    ];
     return Object.assign(table([], facts), { className: "facts" });
   }
 

@@ -3,7 +3,7 @@
 
 import { Histogram } from "./charts.js";
 import {
-  ask, by, clock, copy, counted, follow, glob, link, make, on, plain, plainLines, setZone, size,
+  ask, by, clock, copy, counted, follow, glob, link, make, on, plain, setZone, size,
   stamp, table, zone,
 } from "./common.js";
 
@@ -11,6 +11,8 @@ const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 const AROUND = 50; // lines before and after one
 const FIELDS = ["host", "file", "match", "level", "since", "until", "order", "count"];
+
+const moment = (time) => stamp(time).replace(" ", "T"); // as a search takes it
 
 // Return the address of a search for lines: only what is given is in it.
 export function address(wanted) {
@@ -23,7 +25,7 @@ export function item(line, hasHost = true) {
   const found = Object.assign(make("li", undefined, line.level), { line, tabIndex: -1 });
   found.append(make("time", clock(line.time)));
   if (hasHost) found.append(make("b", plain(line.host)));
-  found.append(make("span", plainLines(line.text)));
+  found.append(make("span", line.text.split("\n").map(plain).join("\n")));
   return found;
 }
 
@@ -50,12 +52,11 @@ export class Lines {
   #source = null; #histogram; #paused = false; #due = false;
   #wanted = ""; // what is shown, as it is in the address
   #waiting = []; #older = []; // lines after and before those that are shown
-  #counts = []; #state = {}; // progress, and what ended the search
+  #state = {}; // progress, and what ended the search
 
   constructor() {
     this.#histogram = new Histogram((from, to) => {
-      const at = (time) => stamp(time).replace(" ", "T");
-      this.#go({ ...this.#entered(), since: at(from), until: at(to) });
+      this.#go({ ...this.#entered(), since: moment(from), until: moment(to) });
     });
     on("lines-form", "submit", (event) => {
       event.preventDefault();
@@ -72,13 +73,9 @@ export class Lines {
     for (const list of ["line-list", "around-list"])
       choosable(by(list), (line) => this.#go({ ...this.#shown(), line: line.key }));
     on("around", "close", () => location.hash.includes("line=") && this.#go(this.#shown()));
-    on("around-close", "click", () => by("around").close());
     on("around-copy", "click", async () =>
       (by("around-said").textContent = await copy(location.href)));
-    const isWide = matchMedia("(min-width: 50rem)");
-    const show = () => (by("line-filters").open = isWide.matches);
-    isWide.addEventListener("change", show);
-    show();
+    by("line-filters").open = matchMedia("(min-width: 50rem)").matches;
   }
 
   // Show what an address asks for; a search that is shown already goes on.
@@ -118,7 +115,7 @@ export class Lines {
     this.#source?.close();
     wanted.sort();
     this.#wanted = String(wanted);
-    [this.#waiting, this.#older, this.#counts, this.#state] = [[], [], [], {}];
+    [this.#waiting, this.#older, this.#state] = [[], [], {}];
     for (const name of FIELDS)
       by(`line-${name}`).value = wanted.get(name) ?? { order: "last", count: "100" }[name] ?? "";
     const given = FIELDS.filter((name) => wanted.get(name));
@@ -149,15 +146,12 @@ export class Lines {
   #take(found) {
     if (found.trouble) return this.#end({ trouble: plain(found.trouble) });
     if (found.range) this.#histogram.open(found.range);
-    this.#counts.push(...(found.counts ?? []));
+    this.#histogram.add(found.counts ?? []);
     if (found.older) this.#older = [...found.older, ...this.#older];
     const lines = [...(found.lines ?? []), ...(found.sampled ? [null] : [])];
-    this.#waiting.push(...lines);
-    if (this.#waiting.length > LONGEST_WAIT)
-      this.#waiting.splice(0, this.#waiting.length - LONGEST_WAIT);
-    for (const name of ["progress", "searched", "follows", "sampled", "note"])
-      if (name in found) this.#state[name] = found[name];
-    if (found.ended) return this.#end({ ended: true });
+    this.#waiting = [...this.#waiting, ...lines].slice(-LONGEST_WAIT);
+    Object.assign(this.#state, found);
+    if (found.ended) this.#source.close();
     this.#draw();
   }
 
@@ -166,10 +160,7 @@ export class Lines {
     this.#due = true;
     requestAnimationFrame(() => {
       this.#due = false;
-      if (this.#counts.length) {
-        this.#histogram.add(this.#counts.splice(0));
-        this.#histogram.draw();
-      }
+      this.#histogram.draw();
       if (!this.#paused) this.#append();
       by("line-note").textContent = this.#note();
       by("line-stop").hidden = !this.#isSearching();
@@ -183,10 +174,8 @@ export class Lines {
     const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
     list.prepend(...this.#older.splice(0).map((line) => item(line)));
     const skipped = "… lines were skipped here, as too many arrive …";
-    list.append(
-      ...this.#waiting.splice(0).slice(-MOST).map((line) =>
-        line ? item(line) : make("li", skipped, "passed")),
-    );
+    const show = (line) => (line ? item(line) : make("li", skipped, "passed"));
+    list.append(...this.#waiting.splice(0).slice(-MOST).map(show));
     while (list.childElementCount > MOST) list.firstElementChild.remove();
     if (isAtEnd && by("line-order").value === "last") list.scrollTop = list.scrollHeight;
   }
@@ -246,8 +235,7 @@ export class Lines {
     );
     by("around-all").href = address({
       host: glob(line.host), file: glob(line.file), zone,
-      since: stamp(line.time - 300_000).replace(" ", "T"),
-      until: stamp(line.time + 300_000).replace(" ", "T"), count: "1000",
+      since: moment(line.time - 300_000), until: moment(line.time + 300_000), count: "1000",
     });
     by("around-list").replaceChildren(...lines.map((one) => item(one, false)));
     const found = by("around-list").children[chosen];

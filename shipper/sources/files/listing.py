@@ -120,7 +120,7 @@ class Listing:
         home, name = os.path.split(path)
         if not name or home == "/" or home.count("/") > _DEEP:
             return os.path.realpath(path)
-        here = f"{self.find_real(home)}/{name}"
+        here = os.path.join(self.find_real(home), name)  # noqa: PTH118 - a path of any bytes
         try:
             target = os.readlink(here)  # noqa: PTH115 - a path of any bytes
         except OSError:  # no link

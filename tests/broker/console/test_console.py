@@ -418,7 +418,7 @@ async def test_a_monitor_s_rights_suffice_and_hosts_equal_those_of_the_command(
     assert [(one["files"], one["version"]) for one in shown] == [(None, ""), (0, "9.1")]
     async with web.get(f"{url}/host?host=web01") as answer:
         found = await answer.json()
-    assert (found["files"], found["version"], found["gaps"][0]["partition"]) == ([], "9.1", 0)
+    assert (found["files"], found["version"], found["partition"]) == ([], "9.1", 0)
     async with web.get(f"{url}/lines?host=web01") as answer:
         assert (await lines_of(documents(answer), 1))[0]["text"] == "a line"
     async with web.get(f"{url}/events") as answer:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nats_logship import history, table_files
+from nats_logship import history, table_files, table_query
 from receiver.storage import database, store
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from receiver.storage.rows import FileRow
@@ -24,7 +24,10 @@ any_text = st.one_of(
     st.text(st.sampled_from("\0a\udcff\ud800\udfff\ufffddc�"), max_size=12),
 )
 names_of_files = st.lists(any_text, min_size=1, max_size=8, unique=True)
-MODULES = {Path(module.__file__).resolve() for module in (database, history, store, table_files)}
+MODULES = {
+    Path(module.__file__).resolve()
+    for module in (database, history, store, table_files, table_query)
+}
 ROOT = Path(store.__file__).resolve().parents[2]
 PROGRAMS = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
 SQL = re.compile(

@@ -1,0 +1,137 @@
+"""Lines that were found in messages of a stream, and records whose lines are in several of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.message import MAX_LINES_BYTES, Section
+from nats_logship.wire.records import Records, parse_records
+
+_PIECE_COST = 64 * 1024  # bytes that a held piece counts for beside its own
+
+
+class FoundLines(NamedTuple):
+    """Lines in a row from one file of a host; `stored_at` is in nanoseconds since the epoch.
+
+    `number` is that of the first line in its message, from 0. `file_id` and `end` are those of the
+    section's span; empty and 0 for the lines of another client. `records` are the lines as they
+    belong together; None: each is alone.
+    """
+
+    host: str
+    partition: int
+    sequence: int
+    stored_at: int
+    file: str
+    lines: bytes
+    number: int = 0
+    file_id: str = ""
+    end: int = 0
+    records: tuple[bytes, ...] | None = None
+
+    def split(self) -> list[bytes]:
+        """Return the records, each without its last newline; without records the lines."""
+        if self.records is not None:
+            return [record.removesuffix(b"\n") for record in self.records]
+        return self.lines.removesuffix(b"\n").split(b"\n")
+
+    def last(self, most: int) -> Iterator["FoundLines"]:
+        """Yield the last records or lines, at most `most`, each by itself."""
+        if self.records is not None:
+            parts = list(self.records[-most:])
+        else:
+            ended = self.lines.endswith(b"\n")
+            found = self.lines.rsplit(b"\n", most + ended)
+            parts = found[-most - ended : len(found) - ended]
+        sizes = [part.removesuffix(b"\n").count(b"\n") + 1 for part in parts]
+        number = self.number + count_lines(self.lines) - sum(sizes)
+        for part, size in zip(parts, sizes, strict=True):
+            whole = part.removesuffix(b"\n") + b"\n"
+            records = None if self.records is None else (whole,)
+            yield self._replace(lines=whole, records=records, number=number)
+            number += size
+
+
+class _Piece(NamedTuple):
+    found: FoundLines
+    section: Section
+    cost: int
+
+
+@dataclass(slots=True)
+class OpenRecords:
+    """Records and lines that go on in later messages, by host and file id.
+
+    They are held until they are complete, but at most 16 MiB of them: others are found in pieces.
+    A record is found in the message that completes it.
+    """
+
+    _held: dict[tuple[str, str], _Piece] = field(default_factory=dict)
+    _cost: int = 0
+
+    def need(self, message: RawMessage) -> bool:
+        """Whether a message may begin, continue or end such a record."""
+        head = message.head
+        return b'"kept"' in head or any(f".{host}\r\n".encode() in head for host, _ in self._held)
+
+    def join(self, found: FoundLines, section: Section) -> Iterator[tuple[FoundLines, Section]]:
+        """Yield a section's lines, with the beginning of the first record; hold what goes on."""
+        lines, records, first = found.lines, records_of(section), 0
+        goes_on = section.rest == "kept"
+        before = self._take(found)
+        if before and before.found.end != section.span.start:
+            yield before.found, before.section
+            before = None
+        if before:
+            first = records.end_of_rest(lines) if records else lines.find(b"\n") + 1 or len(lines)
+            record = found._replace(lines=before.found.lines + lines[:first])
+            if goes_on and first == len(lines):
+                yield from self._hold(_Piece(record, section, before.cost + first))
+                return
+            yield record, section
+        last = _find_last_record(lines, records, first) if goes_on else len(lines)
+        number = found.number + count_lines(lines[:first])
+        yield found._replace(lines=lines[first:last], number=number), section
+        if goes_on:
+            number += count_lines(lines[first:last])
+            rest = found._replace(lines=lines[last:], number=number)
+            yield from self._hold(_Piece(rest, section, len(rest.lines)))
+
+    def end(self) -> Iterator[tuple[FoundLines, Section]]:
+        """Yield what is held, when no message follows."""
+        for piece in self._held.values():
+            yield piece.found, piece.section
+        self._held.clear()
+        self._cost = 0
+
+    def _take(self, found: FoundLines) -> _Piece | None:
+        piece = self._held.pop((found.host, found.file_id), None)
+        self._cost -= piece.cost if piece else 0
+        return piece
+
+    def _hold(self, piece: _Piece) -> Iterator[tuple[FoundLines, Section]]:
+        """Hold a piece, or yield it if there is no space."""
+        cost = piece.cost + _PIECE_COST
+        if self._cost + cost > MAX_LINES_BYTES:
+            yield piece.found, piece.section
+            return
+        self._cost += cost
+        self._held[piece.found.host, piece.found.file_id] = piece._replace(cost=cost)
+
+
+def count_lines(lines: bytes) -> int:
+    """Return the number of lines; the last one may lack its newline."""
+    return lines.count(b"\n") + (bool(lines) and not lines.endswith(b"\n"))
+
+
+def records_of(section: Section) -> Records | None:
+    """Return how a section's lines are joined; None if each is alone."""
+    return parse_records(section.records) if section.records else None
+
+
+def _find_last_record(lines: bytes, records: Records | None, first: int) -> int:
+    """Return where the last record, or line, of `lines[first:]` begins."""
+    if records is None:
+        return max(first, lines.rfind(b"\n", first, len(lines) - 1) + 1)
+    return len(lines) - len(records.split(lines[first:])[-1])
