@@ -290,7 +290,7 @@ class ReplaySettings(StreamSettings):
         "today, yesterday, a time ago such as 2h or 1d, earliest, or a sequence such as seq:12345.",
     )
     until: str = option(
-        "now", "PLACE", "Where to end, given like --since; the line there is not included."
+        "now", "PLACE", "Where to end, given like --since, or a time of day after it; not included."
     )
     file: Many = option(
         (),

@@ -53,7 +53,11 @@ class SearchSettings(AccessSettings):
         "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
         "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h.",
     )
-    until: str = option("", "WHEN", "Only lines that the broker stored before; as --since.")
+    until: str = option(
+        "",
+        "WHEN",
+        "Only lines that the broker stored before, given like --since; 14:05 is the first after it.",
+    )
     match: Annotated[str, AfterValidator(_check_expression)] = option(
         "", "REGEX", "Only lines that match this expression of RE2."
     )

@@ -25,7 +25,7 @@ HOSTS = "host silent", "messages last seen"
         (("logbroker", "hosts"), HOSTS),
     ],
 )
-def test_a_narrow_terminal_has_fewer_columns_and_no_heading_is_broken(
+def test_a_narrow_terminal_has_fewer_columns_and_every_name_is_whole(
     partition: Partition, command: Sequence[str], heads: tuple[str, str]
 ) -> None:
     for number in range(3):
