@@ -56,7 +56,7 @@ class SearchSettings(AccessSettings):
     until: str = option(
         "",
         "WHEN",
-        "Only lines that the broker stored before, given like --since; 14:05 is the first after it.",
+        "Only lines that the broker stored before, given like --since; 14:05 is the next one.",
     )
     match: Annotated[str, AfterValidator(_check_expression)] = option(
         "", "REGEX", "Only lines that match this expression of RE2."
