@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Timer
 
 _COLUMNS = 120
+_SIZE = "COLUMNS", "LINES"  # pytest-xdist sets them, and they hide the terminal's own size
 
 
 def run_on_terminal(
@@ -26,12 +27,13 @@ def run_on_terminal(
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in _SIZE}
     program = subprocess.Popen(
         command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, **(environment or {})},
+        env={**inherited, **(environment or {})},
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
