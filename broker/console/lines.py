@@ -42,7 +42,8 @@ from nats_logship.history import History, Line, Order, Query
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_CHARACTERS = 1024 * 1024  # of new lines for a page, per second
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_HOURS = (3600 * hours for hours in (1, 2, 3, 6, 12, 24))
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *_HOURS)
 
 
 @dataclass(slots=True)

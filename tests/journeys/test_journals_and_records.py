@@ -27,7 +27,7 @@ def _append_records(path: Path, records: int) -> None:
 
 
 def _wait_for(suite: Suite, size: int, *programs: Process) -> None:
-    is_there = lambda: received_bytes(suite.output, "web01") >= size  # noqa: E731
+    is_there = lambda: received_bytes(suite.output, "journal01") >= size  # noqa: E731
     wait_until("all is received", is_there, 150, programs)
 
 
@@ -40,7 +40,7 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     suite.start_broker()
     receiver = suite.start_receiver((0,))
     words = ("--journal", "--journal-directory", str(folder), "--records", "indented")
-    shipper = suite.start_shipper("web01", [log], *words)
+    shipper = suite.start_shipper("journal01", [log], *words)
     suite.wait_for_receiver(receiver, (0,))
     for program in (shipper, receiver, shipper):
         journal.write(300)
@@ -62,7 +62,7 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     shipper.start()
     _wait_for(suite, len(shown) + log.stat().st_size, shipper, receiver)
 
-    received = read_received(suite.output, "web01")
+    received = read_received(suite.output, "journal01")
     verdict = judge([shown, log.read_bytes()], received)
     assert verdict.is_perfect, verdict
     records = log.read_bytes().removeprefix(b"record ").split(b"\nrecord ")
@@ -80,9 +80,8 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     again = tmp_path / "again"
     words = ("--server", suite.url, "--since", "earliest", "--output", str(again))
     run_command("logreceiver", "replay", *words, seconds=180)
-    assert read_received(again, "web01") == received
-    shown = run_command("logshipper", "status", *where[:2], "--host", "web01", "--json")
-    every = [{one["path"]: one for one in agent["files"]} for agent in json.loads(shown)]
-    (files,) = [one for one in every if str(log) in one]  # other tests have agents here, too
-    positions = {path: one["position_entries"] for path, one in files.items()}
+    assert read_received(again, "journal01") == received
+    shown = run_command("logshipper", "status", *where[:2], "--host", "journal01", "--json")
+    (agent,) = json.loads(shown)
+    positions = {one["path"]: one["position_entries"] for one in agent["files"]}
     assert positions == {f"journal:{folder}": journal.written + 1, str(log): None}
