@@ -146,6 +146,7 @@ def test_the_settings_of_the_examples_are_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.journey
+@pytest.mark.long
 @pytest.mark.nats
 def test_the_file_of_the_cluster_starts_a_cluster_of_three(tmp_path: Path) -> None:
     ports = {f"b{number}": (free_port(), free_port()) for number in (1, 2, 3)}

@@ -78,9 +78,8 @@ def test_every_line_of_every_container_arrives_once_after_a_kill_at_any_point(
     assert agent.stop(12) == 0
 
 
-@pytest.mark.parametrize(
-    ("lasting", "passing"), [(40, 30), pytest.param(1000, 600, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("lasting", "passing"), [(40, 30), (1000, 600)])
 def test_each_pod_of_many_that_live_shortly_is_read_to_its_end_or_reported(
     logs_url: str, processes: Processes, tmp_path: Path, lasting: int, passing: int
 ) -> None:
