@@ -147,12 +147,17 @@ class History:
                 return min(known, one.until)
         return found
 
-    def first_sequence(self, state: StreamState) -> int | None:
-        """Return the least sequence of a stream that the table has; None if it has none.
+    def range_before(self, state: StreamState) -> tuple[int, int]:
+        """Return the sequences `[first, until)` of a stream from before the table began.
 
-        A table may begin later than the stream. Raises as `find`.
+        Raises as `find`.
         """
-        stream = f"{state.name}/{state.created}"
+        if self.next_sequence(state) is None:
+            return state.first, state.first
+        return state.first, max(state.first, self._first_sequence(state) or 0)
+
+    def _first_sequence(self, state: StreamState) -> int | None:
+        stream = state.key
         files = [one for one in self._version.files if one.streams[0] <= stream <= one.streams[1]]
         with self._searching(files):
             for some in _pack(_sort(files, Order.OLDEST)):

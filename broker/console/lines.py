@@ -29,7 +29,6 @@ from broker.inspect.ranges import (
     find_first_time,
     find_range,
     find_time,
-    name_stream,
     read_states,
 )
 from broker.inspect.windows import WindowFound, search_streams
@@ -192,12 +191,9 @@ class LineFinder:
         """Yield what each second adds, at most a thousand lines; say so if lines were skipped."""
         while True:
             await asyncio.sleep(1.0)
-            known = {name_stream(one): one.until for one in states}
+            known = {one.key: one.until for one in states}
             states = await read_states(self._connection)
-            ranges = [
-                StreamRange(one, known.get(name_stream(one), one.first), one.until)
-                for one in states
-            ]
+            ranges = [StreamRange(one, known.get(one.key, one.first), one.until) for one in states]
             left, size = MOST_LINES, 0
             found = search_streams(
                 self._connection, ranges, request.wanted, Order.OLDEST, MOST_LINES

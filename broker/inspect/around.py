@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 from broker.inspect.old_lines import join_records
-from broker.inspect.ranges import StreamRange, name_stream, read_states
+from broker.inspect.ranges import StreamRange, read_states
 from broker.inspect.reader import get_message
 from broker.inspect.windows import search_streams, summarize_messages
 from nats_logship.app.exits import OperatorError
@@ -58,7 +58,7 @@ async def find_around(
     Lines that the stream has no more are from the table, if there is one. Raises `OperatorError` if
     neither has the line; `ConnectionLost`, `Rejected`.
     """
-    states = {name_stream(one): one for one in await read_states(connection)}
+    states = {one.key: one for one in await read_states(connection)}
     state = states.get(key.stream)
     if state and state.first <= key.sequence < state.until:
         before, line, after = await _find_in_stream(connection, state, key, most)
@@ -79,7 +79,7 @@ async def _find_in_stream(
 ) -> Around:
     """Return the same from a stream; fewer lines if they are not found in time."""
     message = await get_message(connection, state.name, key.sequence)
-    what = ([message], name_stream(state), LineFilter(), sys.maxsize)
+    what = ([message], state.key, LineFilter(), sys.maxsize)
     of_message = (await asyncio.to_thread(summarize_messages, *what)).lines
     at = max((number for number, one in enumerate(of_message) if one.pos <= key.pos), default=None)
     if at is None:
@@ -106,7 +106,7 @@ async def _search(
     """Return the first lines of the same host and file, in an order; sorted by time."""
     found: list[Line] = []
     files = (glob.escape(like.file),) if like.file else ()
-    wanted = LineFilter(LineSelection((like.host,), files))
+    wanted = LineFilter(LineSelection((glob.escape(like.host),), files))
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
             async with aclosing(search_streams(connection, [part], wanted, order, most)) as windows:

@@ -45,12 +45,9 @@ async def run(
 
 def leave_to_table(history: History, whole: StreamRange) -> StreamRange:
     """Cut a range to what is newer than the table; return what is from before the table began."""
-    older = StreamRange(whole.state, whole.first, whole.first)
-    following = history.next_sequence(whole.state)
-    if following is not None:
-        first = history.first_sequence(whole.state) or 0
-        older.until = max(whole.first, min(whole.until, first))
-        whole.first = max(whole.first, following)
+    _, until = history.range_before(whole.state)
+    older = StreamRange(whole.state, whole.first, max(whole.first, min(whole.until, until)))
+    whole.first = max(whole.first, history.next_sequence(whole.state) or 0)
     return older
 
 

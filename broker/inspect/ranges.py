@@ -27,11 +27,6 @@ class StreamRange:
         return self.state.size * max(0, self.until - self.first) // max(1, held)
 
 
-def name_stream(state: StreamState) -> str:
-    """Return a stream's name with its creation, as tables have it."""
-    return f"{state.name}/{state.created}"
-
-
 async def read_states(connection: Connection) -> list[StreamState]:
     """Return the states of all streams; raises `ConnectionLost`, `Rejected`."""
     ask = partial(retry_until_answered, connection, patience=ELECTION)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.inspect.message import StoredMessage
-from broker.inspect.ranges import StreamRange, name_stream
+from broker.inspect.ranges import StreamRange
 from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, find_sequence
@@ -60,7 +60,7 @@ async def search_streams(
         for one, part in zip(ranges, parts, strict=True):
             async with aclosing(search(connection, part, wanted)) as runs:
                 async for run in runs:
-                    how = (name_stream(one.state), order, most)
+                    how = (one.state.key, order, most)
                     found = await asyncio.to_thread(summarize, run.found, *how)
                     total.counts += found.counts
                     total.lines = _keep(total.lines + found.lines, order, most)

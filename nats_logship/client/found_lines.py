@@ -61,19 +61,19 @@ class _Piece(NamedTuple):
 
 @dataclass(slots=True)
 class OpenRecords:
-    """Records and lines that go on in later messages, by host and file id.
+    """Records and lines that go on in later messages, by the end of a subject and by file id.
 
     They are held until they are complete, but at most 16 MiB of them: others are found in pieces.
     A record is found in the message that completes it.
     """
 
-    _held: dict[tuple[str, str], _Piece] = field(default_factory=dict)
+    _held: dict[tuple[bytes, str], _Piece] = field(default_factory=dict)
     _cost: int = 0
 
     def need(self, message: RawMessage) -> bool:
         """Whether a message may begin, continue or end such a record."""
         head = message.head
-        return b'"kept"' in head or any(f".{host}\r\n".encode() in head for host, _ in self._held)
+        return b'"kept"' in head or any(subject in head for subject, _ in self._held)
 
     def join(self, found: FoundLines, section: Section) -> Iterator[tuple[FoundLines, Section]]:
         """Yield a section's lines, with the beginning of the first record; hold what goes on."""
@@ -106,7 +106,7 @@ class OpenRecords:
         self._cost = 0
 
     def _take(self, found: FoundLines) -> _Piece | None:
-        piece = self._held.pop((found.host, found.file_id), None)
+        piece = self._held.pop(_key_of(found), None)
         self._cost -= piece.cost if piece else 0
         return piece
 
@@ -117,7 +117,7 @@ class OpenRecords:
             yield piece.found, piece.section
             return
         self._cost += cost
-        self._held[piece.found.host, piece.found.file_id] = piece._replace(cost=cost)
+        self._held[_key_of(piece.found)] = piece._replace(cost=cost)
 
 
 def count_lines(lines: bytes) -> int:
@@ -128,6 +128,10 @@ def count_lines(lines: bytes) -> int:
 def records_of(section: Section) -> Records | None:
     """Return how a section's lines are joined; None if each is alone."""
     return parse_records(section.records) if section.records else None
+
+
+def _key_of(found: FoundLines) -> tuple[bytes, str]:
+    return f".{found.host}\r\n".encode(), found.file_id
 
 
 def _find_last_record(lines: bytes, records: Records | None, first: int) -> int:

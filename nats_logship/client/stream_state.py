@@ -29,6 +29,11 @@ class StreamState:
     size: int = 0
     last: datetime = datetime(1, 1, 1, tzinfo=UTC)
 
+    @property
+    def key(self) -> str:
+        """Its name with its creation, as tables have it: `LOGS/2026-11-20T10:00:00Z`."""
+        return f"{self.name}/{self.created}"
+
     def in_common_with(self, created: str) -> int | None:
         """Return up to which sequence this stream equals one that it was restored from.
 

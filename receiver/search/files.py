@@ -26,7 +26,7 @@ from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from receiver.driver.partitions import request_partition_count
-from receiver.search.find import Groups, StreamFinder
+from receiver.search.find import Groups, StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
 from receiver.search.newer import Newer
 from receiver.search.received import ReceivedFiles, ReceivedPart
@@ -66,8 +66,7 @@ class FilesFinder:
                 f"--file: the files in {folders[0]} do not say from which source file a line is; "
                 "search a table, or the stream alone"
             )
-        wanted = LineFilter(query.selection, (), query.match, query.level)
-        found = cls(received, query, wanted, context, status)
+        found = cls(received, query, make_filter(query), context, status)
         if connection is not None:
             await found._open_streams(connection)
         status.size += sum(part.size for part in found._parts)
@@ -118,8 +117,7 @@ class FilesFinder:
         count = await request_partition_count(connection, await require_layout(connection))
         for number in range(count):
             query = self.query
-            wanted = LineFilter(query.selection, (number,), query.match, query.level)
-            streams = Newer(connection, wanted, self.status)
+            streams = Newer(connection, make_filter(query, (number,)), self.status)
             await streams.open(partial(self._behind, number), query.since, query.until)
             self.newer.append(StreamFinder(streams))
 

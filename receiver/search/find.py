@@ -48,7 +48,7 @@ class StreamFinder:
         cls, connection: Connection, query: Query, status: SearchStatus
     ) -> "StreamFinder":
         """Ask the streams what they hold."""
-        streams = Newer(connection, _make_filter(query), status)
+        streams = Newer(connection, make_filter(query), status)
         await streams.open(lambda state: (state.first, state.until), query.since, query.until)
         return cls(streams)
 
@@ -87,11 +87,11 @@ class TableFinder:
         self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
         self.status.size += self._table.size
         if self.connection is not None:
-            query, table, wanted = self.query, self._table, _make_filter(self.query)
+            query, table, wanted = self.query, self._table, make_filter(self.query)
             self._after = Newer(self.connection, wanted, self.status)
             await self._after.open(table.newer, query.since, query.until, is_seam=True)
             self._before = Newer(self.connection, wanted, self.status)
-            await self._before.open(table.older, query.since, query.until)
+            await self._before.open(table.history.range_before, query.since, query.until)
 
     async def find(self, most: int | None) -> Groups:
         """See `Finder`."""
@@ -174,5 +174,6 @@ class TableFinder:
                 yield found
 
 
-def _make_filter(query: Query) -> LineFilter:
-    return LineFilter(query.selection, (), query.match, query.level)
+def make_filter(query: Query, partitions: tuple[int, ...] = ()) -> LineFilter:
+    """Return the filter of a stream's lines for a query: of these partitions; none are all."""
+    return LineFilter(query.selection, partitions, query.match, query.level)

@@ -49,7 +49,7 @@ class Newer:
                 first = max(first, await self._resolve(since, state))
             if until is not None:
                 end = min(end, await self._resolve(until, state))
-            key = f"{name}/{state.created}"
+            key = state.key
             self._whole[key] = replace(whole, fail_on_data_loss=False)
             self._left[key] = replace(whole, first=first, until=end)
             share = max(0, end - first) / max(1, state.until - state.first)
@@ -103,10 +103,8 @@ class Newer:
 
     async def _list(self, item: SequenceRange, wanted: LineFilter, most: int | None) -> list[Found]:
         """Return the first lines of a range, each by itself."""
-        found, key = (
-            list[Found](),
-            next(k for k, one in self._whole.items() if one.stream == item.stream),
-        )
+        key = next(key for key, one in self._whole.items() if one.stream == item.stream)
+        found = list[Found]()
         async with aclosing(search(self.connection, item, wanted)) as runs:
             async for run in runs:
                 for lines in run.found:

@@ -58,13 +58,6 @@ class TableSide:
         after = [Found.from_table(other) for other in found if other.order > line.order]
         return before, after
 
-    def older(self, state: StreamState) -> tuple[int, int]:
-        """Return which sequences of a stream are from before the table began."""
-        if self.history.next_sequence(state) is None:
-            return state.first, state.first
-        first = self.history.first_sequence(state)
-        return state.first, state.first if first is None else max(state.first, first)
-
     def newer(self, state: StreamState) -> tuple[int, int]:
         """Return where the stream goes on behind the table; log what neither of them has."""
         first = self.history.next_sequence(state)
@@ -91,7 +84,7 @@ class TableSide:
 
         def find(state: StreamState) -> tuple[int, int]:
             first, until = self.newer(state)
-            return max(first, known.get(f"{state.name}/{state.created}", 0)), until
+            return max(first, known.get(state.key, 0)), until
 
         return find
 
