@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.wire.expressions import bounded_expression
-from nats_logship.wire.levels import LEVELS
+from nats_logship.wire.levels import levels_from
 
 COLUMNS = (
     "epoch_us(time) * 1000, host, coalesce(file, ''), stream, sequence, pos, "
@@ -44,8 +44,8 @@ class Query:
         """Check the expression and the level."""
         if self.match:
             bounded_expression(self.match)
-        if self.level and self.level not in LEVELS:
-            raise ValueError(f"{self.level!r} is no level: {', '.join(LEVELS)}")
+        if self.level:
+            levels_from(self.level)
 
 
 class Line(NamedTuple):
@@ -84,7 +84,7 @@ def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
     """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
     of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
-    levels = LEVELS[LEVELS.index(query.level) :] if query.level else ()
+    levels = levels_from(query.level) if query.level else ()
     for part, values in (
         ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
         ("time < ?", [] if query.until is None else [to_datetime(query.until)]),

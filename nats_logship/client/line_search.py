@@ -25,7 +25,7 @@ from nats_logship.client.found_lines import FoundLines, OpenRecords, count_lines
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.expressions import Expression, bounded_expression, matching_runs
-from nats_logship.wire.levels import LEVELS, hint_of, level_runs
+from nats_logship.wire.levels import hint_of, level_runs, levels_from
 from nats_logship.wire.message import (
     MalformedMessage,
     Section,
@@ -70,8 +70,8 @@ class LineFilter:
         """Check the expression and the level."""
         found = bounded_expression(self.match) if self.match else None
         object.__setattr__(self, "_expression", found)
-        if self.level and self.level not in LEVELS:
-            raise ValueError(f"{self.level!r} is no level: give one of {', '.join(LEVELS)}")
+        if self.level:
+            levels_from(self.level)
 
     @property
     def only_host(self) -> str | None:

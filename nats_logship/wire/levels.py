@@ -46,6 +46,13 @@ LEVEL_HINT = rf"{_CAPITALS}|{_KEYS}|\[[a-z_:]*(?:{_ANY})\]|^<[0-9]{{1,3}}>"
 """Matches every line that `LEVEL_PATTERN` matches, and is several times as fast."""
 
 
+def levels_from(least: str) -> tuple[str, ...]:
+    """Return a level and the higher ones; raises ValueError if there is no such level."""
+    if least not in LEVELS:
+        raise ValueError(f"{least!r} is no level: give one of {', '.join(LEVELS)}")
+    return LEVELS[LEVELS.index(least) :]
+
+
 def find_level(line: bytes) -> str:
     """Return the level of a line, empty if the line names none."""
     found = _compile_pattern().search(line[:SEARCHED])
@@ -56,7 +63,7 @@ def find_level(line: bytes) -> str:
 @lru_cache(maxsize=8)
 def hint_of(least: str) -> Expression:
     """Return an expression that matches every line of a level, or of a higher one."""
-    wanted = LEVELS[LEVELS.index(least) :]
+    wanted = levels_from(least)
     texts, capitals = _list_texts(wanted)
     numbers = "|".join(number for number, level in _OF_PRIORITY.items() if level in wanted)
     return expression(
@@ -67,7 +74,7 @@ def hint_of(least: str) -> Expression:
 
 def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
     """Return the half-open ranges of the lines in `[start, end)` with at least a level."""
-    wanted, found = LEVELS[LEVELS.index(least) :], list[tuple[int, int]]()
+    wanted, found = levels_from(least), list[tuple[int, int]]()
     for begin, until in matching_runs((hint_of(least),), lines, start, end):
         while begin < until:
             after = lines.find(b"\n", begin, until) + 1 or until
