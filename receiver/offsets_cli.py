@@ -39,7 +39,7 @@ from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
 from receiver.driver.standby import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
-from receiver.storage.damage import Damaged
+from receiver.storage.damage import TO_EARLIEST, Damaged, Remedy
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.partition_folders import PartitionFolders, require_template
 from receiver.storage.recovery import adopt as adopt_files
@@ -49,6 +49,9 @@ Answer = TypeVar("Answer")
 _PROGRAM = "logreceiver offsets"
 _FIELDS = BROKER_FIELDS | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
+_TO_SEQUENCE = Remedy(
+    "set --partition {} --to N", "begins with message N, if you know where the files end"
+)
 
 
 @click.group(cls=SectionedGroup)
@@ -133,7 +136,8 @@ def adopt(yes: bool, **options: Any) -> None:
         count = layout.partitions
         numbers = settings.select_partitions(count)
         all_folders = [
-            PartitionFolders(output, state, number, template, count) for number in numbers
+            PartitionFolders(output, state, number, template, count, settings.broker_options)
+            for number in numbers
         ]
         return [
             (one, await _find_offset(connection, layout.stream_of(one.partition), one))
@@ -179,11 +183,8 @@ async def _find_offset(
             return await propose(connection, stream, partition, str(end), _now())
     if offset:
         return offset
-    raise ConfigurationError(
-        f"partition {partition}: {reason}, and its store does not say where the files end; first "
-        f"`logreceiver offsets set --partition {partition} --to earliest`, or to a sequence that "
-        "you know"
-    )
+    reason = f"{reason}, and its store does not say where the files end"
+    raise folders.advise(Damaged(partition, reason, (TO_EARLIEST, _TO_SEQUENCE)))
 
 
 def _adopt(folders: PartitionFolders, offset: Offset) -> int:

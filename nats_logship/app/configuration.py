@@ -82,6 +82,8 @@ class ProgramSettings(BaseSettings):
     secrets: ClassVar[Sequence[str]] = ()
     """The settings that name files with secrets."""
     _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
+    _config: Path | None = PrivateAttr(None)
+    _given: frozenset[str] = PrivateAttr(frozenset())
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe messages to log: debug, info, warning or error."
@@ -94,6 +96,16 @@ class ProgramSettings(BaseSettings):
     def from_files(self) -> Mapping[str, Any]:
         """The settings in files; --config takes precedence over a credential of systemd."""
         return _merge(self._files)
+
+    @property
+    def config_file(self) -> Path | None:
+        """The file that was given with --config."""
+        return self._config
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of the settings that options and variables have given."""
+        return self._given
 
     @property
     def secret_files(self) -> list[Path]:
@@ -126,7 +138,8 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
         settings = model(**{**_merge(files), **variables, **named})
     except ValidationError as error:
         raise _translate(error.errors()[0], model, named, variables, files) from None
-    settings._files = files
+    settings._files, settings._config = files, config
+    settings._given = frozenset({**variables, **named})
     if model.credential_kinds:
         settings.require_credential(*model.credential_kinds)
     return settings

@@ -1,5 +1,6 @@
 """The settings of a connection to the broker, the same for all programs."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -7,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, SecretStr
 
 from nats_logship.app.configuration import Many, ProgramSettings, option
-from nats_logship.client.access import Access, check_prefix, check_servers
+from nats_logship.client.access import Access, check_prefix, check_servers, without_password
 
 _SEEN = "all processes can read options: give it in the environment or the --config file"
 
@@ -62,6 +63,23 @@ class AccessSettings(ProgramSettings):
         given = {name: getattr(self, name) for name in ACCESS - {"server"}}
         texts = {n: s.get_secret_value() for n, s in given.items() if isinstance(s, SecretStr)}
         return Access(**{name: one for name, one in given.items() if one is not None} | texts)
+
+    @property
+    def broker_options(self) -> str:
+        """The options with which another command asks this broker, quoted for a shell.
+
+        Without secrets: they are in the --config file, or in the environment.
+        """
+        words = ["--config", str(self.config_file.absolute())] if self.config_file else []
+        for name in sorted((ACCESS & self.given) - {"nkey_seed", "password", "tls_ca_pem"}):
+            value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words += [flag] if value else []
+            elif isinstance(value, tuple):
+                words += [flag, ",".join(map(without_password, value))]
+            else:
+                words += [flag, str(value)]
+        return shlex.join(words)
 
 
 ACCESS = frozenset(AccessSettings.model_fields) - frozenset(ProgramSettings.model_fields)

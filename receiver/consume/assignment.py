@@ -33,7 +33,7 @@ class Destination:
     for never. The files that `access` names are read where the task runs. `path_template` is valid.
     A task requires its `folders` to be the driver's: an executor may see others, and the driver's
     disk may have been unmounted. `partitions` is how many there are, 0 if that is not known, and
-    `streams` how many they are spread over.
+    `streams` how many they are spread over. `broker` is that of `PartitionFolders`.
     """
 
     output: Path
@@ -48,6 +48,7 @@ class Destination:
     folders: tuple[MarkedFolder, ...] = ()
     partitions: int = 0
     streams: int = 1
+    broker: str = ""
 
 
 class ForcedRotation(Enum):

@@ -21,7 +21,7 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.offset_entry import confirm_entry
-from receiver.storage.damage import Damaged
+from receiver.storage.damage import TO_EARLIEST, Damaged
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rows import StoredBatch
@@ -43,15 +43,14 @@ def find_first_sequence(offset: Offset | None, stream: StreamState, partition: i
     if offset is None:
         return max(stream.first, 1)
     if stream.in_common_with(offset.stream_created) is not None:
-        raise StreamRestored(partition, f"stream {stream.name} was restored from a backup", "")
+        raise StreamRestored(partition, f"stream {stream.name} was restored from a backup", ())
     if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
         # the reason does not name the stream's end: it grows, and each new reason is logged
         raise StreamMismatch(
             partition,
             f"stream {stream.name}, of {stream.created}, was recreated, rewound or restored: the "
             f"offset {offset.next} belongs to the one of {offset.stream_created}",
-            "set --partition {} --to earliest",
-            "begins with what the stream holds now, behind the lines that the files have",
+            (TO_EARLIEST,),
         )
     return offset.next
 
@@ -251,7 +250,10 @@ class Claim:
         """Raise `StreamMismatch` if the stream was recreated, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
             states = self.states or StreamStates(self.connection)
-            await states.require_same_stream(self.offset, self.partition)
+            try:
+                await states.require_same_stream(self.offset, self.partition)
+            except StreamMismatch as error:
+                raise self._add_advice(error) from None
 
     def advance(self, done: Done) -> None:
         """Note what a task has committed in KV."""
@@ -309,13 +311,10 @@ class Claim:
             raise self._add_advice(self._unreadable(f"{self._key}: {error}")) from None
 
     def _add_advice(self, error: Damaged) -> Damaged:
-        return (
-            error.with_folders(self.folders.output, self.folders.state) if self.folders else error
-        )
+        return self.folders.advise(error) if self.folders else error
 
     def _unreadable(self, reason: str) -> Damaged:
         """Return an error whose command works: `adopt` needs a store, `set` does not."""
         if self.folders and self.folders.store_path.exists():
             return Damaged(self.partition, reason)
-        effect = "begins with what the stream holds now"
-        return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)
+        return Damaged(self.partition, reason, (TO_EARLIEST,))

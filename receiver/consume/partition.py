@@ -28,6 +28,18 @@ from receiver.storage.store import Store, make_store_path
 from receiver.storage.surplus import Surplus
 
 
+def make_partition_folders(destination: Destination, partition: int) -> PartitionFolders:
+    """Return where a partition is received to."""
+    return PartitionFolders(
+        output=destination.output,
+        state=destination.state,
+        partition=partition,
+        template=destination.path_template,
+        partitions=destination.partitions,
+        broker=destination.broker,
+    )
+
+
 class OpenPartition:
     """The store and the folders of one partition; to be closed."""
 
@@ -36,13 +48,7 @@ class OpenPartition:
         self._assignment = assignment
         self._destination = destination
         self._offset = offset
-        self.partition_folders = PartitionFolders(
-            destination.output,
-            destination.state,
-            assignment.partition,
-            destination.path_template,
-            destination.partitions,
-        )
+        self.partition_folders = make_partition_folders(destination, assignment.partition)
         zone = load_zone(destination.time_zone)
         self.layout = Layout(destination.path_template)
         self.days = Days(zone, offset.stored_at)

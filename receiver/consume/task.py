@@ -48,12 +48,13 @@ from receiver.consume.host_claims import HostClaim, Moves, find_claims
 from receiver.consume.host_moves import MovesExaminer, MustWait, Patience
 from receiver.consume.marked_folders import WrongFolder, check_folder
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
-from receiver.consume.partition import OpenPartition
+from receiver.consume.partition import OpenPartition, make_partition_folders
 from receiver.consume.reader import PartitionReader
 from receiver.consume.task_end import TaskEnd
 from receiver.consume.wake import Wake
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
+from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import WrittenBatch, store_batch
 
 _KV_PATIENCE = 10.0  # seconds
@@ -138,7 +139,8 @@ class _Session:
         except EntryTaken as taken:
             return _explain_loss(self._assignment, taken.found)
         except _BLOCKING as error:
-            return _explain_error(error, destination)
+            folders = make_partition_folders(destination, self._assignment.partition)
+            return _explain_error(error, folders)
 
     @property
     def _lock_patience(self) -> float:
@@ -347,7 +349,7 @@ def _find_objection(assignment: Assignment, offset: Offset) -> Blocked | None:
     )
 
 
-def _explain_error(error: Exception, destination: Destination) -> Blocked:
+def _explain_error(error: Exception, folders: PartitionFolders) -> Blocked:
     """Return why a session is blocked by an error that an operator can run into."""
     cause, detail = Cause.STATE, str(error)
     match error:
@@ -361,7 +363,7 @@ def _explain_error(error: Exception, destination: Destination) -> Blocked:
             name = f"{error.filename}: " if error.filename else ""
             cause, detail = Cause.DISK, f"{name}{error.strerror or error}"
         case Damaged():
-            detail = str(error.with_folders(destination.output, destination.state))
+            detail = str(folders.advise(error))
         case _:
             pass
     return Blocked(cause, detail)

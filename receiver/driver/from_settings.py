@@ -29,7 +29,12 @@ def make_claim(
 ) -> Claim:
     """Return the claim of a partition, not yet made and without an owner."""
     folders = PartitionFolders(
-        settings.output, settings.state, number, settings.path_template, layout.partitions
+        settings.output.absolute(),
+        settings.state.absolute(),
+        number,
+        settings.path_template,
+        layout.partitions,
+        settings.broker_options,
     )
     return Claim(connection, number, "", layout.stream_of(number), folders)
 
@@ -51,6 +56,7 @@ def make_destination(
         folders=folders,
         partitions=layout.partitions,
         streams=layout.streams,
+        broker=settings.broker_options,
     )
 
 

@@ -165,7 +165,7 @@ class Database:
             raise FileNotFoundError(errno.ENOENT, "is an empty database", str(self.path))
         if version != _VERSION:
             reason = f"{self.path} has version {version}; this program reads version {_VERSION}"
-            raise Damaged(self._partition, reason, command="")
+            raise Damaged(self._partition, reason, remedies=())
 
     def _set_durability(self) -> None:
         mode = "WAL" if is_local(self.path.parent) else "TRUNCATE"

@@ -1,5 +1,6 @@
 """The output folder and the state folder of a partition: whether its files and its store match."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from receiver.storage.store import Store, make_store_path
 class PartitionFolders:
     """Where a partition is received to.
 
-    `partitions` is the number of all partitions, 0 if not known.
+    `partitions` is the number of all partitions, 0 if not known. `broker` are the options with
+    which a command asks this broker, quoted for a shell.
     """
 
     output: Path
@@ -28,6 +30,14 @@ class PartitionFolders:
     partition: int
     template: str = DEFAULT
     partitions: int = 0
+    broker: str = ""
+
+    def advise(self, error: Damaged) -> Damaged:
+        """Return the same error with a command that works for these folders and this broker."""
+        words = ["--output", str(self.output), "--state-dir", str(self.state)]
+        if self.template != DEFAULT:
+            words += ["--path-template", self.template]
+        return error.with_options(shlex.join(words), self.broker)
 
     @property
     def store_path(self) -> Path:
@@ -78,7 +88,7 @@ class PartitionFolders:
         """Raise `Damaged` if the files have another path template, or are not in this folder."""
         if store.read_template() not in {"", self.template}:
             reason = _describe_other_template(store, self.template)
-            raise Damaged(self.partition, reason, command="")
+            raise Damaged(self.partition, reason, remedies=())
         if batch.output_inode in {0, self.output.stat().st_ino}:
             return
         known = store.list_files_with_lines()

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from nats_logship.app.faults import fault
 from nats_logship.wire.offset import Offset
 from receiver.storage.anomalies import Anomaly, name_gap_report
-from receiver.storage.damage import Damaged
+from receiver.storage.damage import ADOPT, Damaged, Remedy
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
@@ -108,13 +108,23 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
     if is_moved and offset.next == batch.until:
         # a person who sets the offset to the files' end confirms that they match
         return batch.number + 1
+    cause = "the broker's offsets are older than the files"
+    if offset.next > batch.until:
+        cause = (
+            "a receiver with another --output has received the lines between, or these files are "
+            "older (a backup)"
+        )
     raise Damaged(
         partition,
-        f"the files were written up to sequence {batch.until}, last by the batch from sequence "
-        f"{batch.first} on in epoch {batch.epoch}, but the offset is {offset.next} in epoch "
-        f"{offset.epoch} and belongs to another batch: restore files, store and offset that belong "
-        "together, if you have them",
+        f"the files were written up to sequence {batch.until}, but the offset is {offset.next} and "
+        f"belongs to another batch; probably {cause}",
+        (_go_on_at(batch.until), ADOPT),
     )
+
+
+def _go_on_at(until: int) -> Remedy:
+    effect = "goes on where these files end, with the lines between if the stream still has them"
+    return Remedy(f"set --partition {{}} --to {until}", effect)
 
 
 def recover(

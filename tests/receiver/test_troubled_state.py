@@ -5,19 +5,28 @@ One row per case: what happens, the reason at the next start, the `offsets` comm
 """
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from nats_logship.app.command_line import settings_from_options
 from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.app.locks import exclusive_lock
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
+from receiver.driver.from_settings import make_claim
+from receiver.settings import ReceiverSettings
+from receiver.storage.damage import Damaged
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -52,7 +61,11 @@ class Scene:
 
 @pytest.fixture
 def scene(logs_url: str, tmp_path: Path) -> Scene:
-    scene = Scene(Partition(logs_url, tmp_path / "here"), tmp_path / "old")
+    return make_scene(Partition(logs_url, tmp_path / "here"), tmp_path)
+
+
+def make_scene(partition: Partition, tmp_path: Path) -> Scene:
+    scene = Scene(partition, tmp_path / "old")
     scene.send(0, 2)
     scene.partition.start()
     shutil.copytree(scene.partition.folder, scene.old)
@@ -110,10 +123,10 @@ DAMAGES: dict[str, tuple[Callable[[Scene], object], str | None, str | None, byte
     "entry, adopted": (forget_entry, "up to sequence 5; .*adopt", "adopt", ALL),
     "entry garbled": (lambda s: s.write_entry(b"{"), "not an offset.*adopt", "adopt", ALL),
     "batch not committed": (die_and_forget_entry, "gone.*up to sequence 7; ", "adopt", ALL),
-    "KV ahead": (restore_files, "up to sequence 3.*is 5", "set --to 3", ALL),
+    "KV ahead": (restore_files, "up to sequence 3.*is 5.*another --output", "set --to 3", ALL),
     "KV ahead, adopted": (restore_files, "offsets adopt", "adopt", OLD),
     "older store": (restore_store, "up to sequence 3.*is 5", "adopt", ALL),
-    "KV behind": (restore_entry, "up to sequence 5.*is 1", "set --to 5", ALL),
+    "KV behind": (restore_entry, "up to sequence 5.*is 1.*offsets are older", "set --to 5", ALL),
     "KV behind, adopted": (restore_entry, "offsets adopt", "adopt", ALL),
     "store removed": (lambda s: s.partition.store.unlink(), r"p0\.db is gone", "adopt", ALL),
     "store empty": (store(b""), r"p0\.db is gone", "adopt", ALL),
@@ -168,6 +181,49 @@ def test_damage_is_reported_and_no_line_is_lost_or_repeated(
     if holds:
         scene.partition.start()
         assert scene.partition.read("web01") == holds
+
+
+COMMANDS = {
+    "entry": [ALL],
+    "entry garbled": [ALL],
+    "KV ahead": [ALL, OLD],
+    "KV behind": [ALL, ALL],
+    "store removed": [ALL],
+    "stream recreated": [ALL],
+}
+"""What a host's file holds after each of the commands that a message names, as it is."""
+
+
+@pytest.mark.parametrize(
+    ("case", "chosen", "holds"),
+    [(case, n, holds) for case, each in COMMANDS.items() for n, holds in enumerate(each)],
+)
+def test_a_command_that_a_message_names_works_as_it_is(
+    logs_url: str, tmp_path: Path, case: str, chosen: int, holds: bytes
+) -> None:
+    config = tmp_path / "a receiver's.toml"
+    config.write_text(f'server = "{logs_url}"\n')
+    template = "{host}/all.log"
+    scene = make_scene(Partition(logs_url, tmp_path / "to {0}", template=template), tmp_path)
+    DAMAGES[case][0](scene)
+    partition = scene.partition
+    folders = {"output": partition.output, "state_dir": partition.state, "path_template": template}
+    settings = settings_from_options(ReceiverSettings, {"config": config, **folders})
+
+    async def examine(connection: Connection) -> None:
+        layout, now = await require_layout(connection), datetime.now(UTC)  # noqa: TID251 - unused
+        await make_claim(settings, layout, 0, connection).examine(now)
+
+    with pytest.raises(Damaged) as raised:
+        partition.ask(examine)
+    commands = re.findall("`logreceiver ([^`]*)`", str(raised.value))
+    done = CliRunner().invoke(logreceiver, [*shlex.split(commands[chosen]), "--yes"])
+
+    assert len(commands) == len(COMMANDS[case])
+    assert done.exit_code == 0, (commands, done.output, done.exception)
+    partition.start()
+    files = sorted(partition.output.glob("web01/all*"), reverse=True)  # closed ones first
+    assert b"".join(file.read_bytes() for file in files) == holds
 
 
 def test_a_receiver_moved_with_its_files_goes_on(scene: Scene, tmp_path: Path) -> None:
