@@ -300,5 +300,5 @@ async def carry_out(connection: Connection, move: Move) -> None:
     except Conflict:
         raise OperatorError(
             f"partition {move.partition}: its offset has changed meanwhile, so a receiver is "
-            "running there; check with `logreceiver offsets show`"
+            "running there; nothing was changed: end it, or run this again with --force"
         ) from None

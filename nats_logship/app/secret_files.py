@@ -30,7 +30,7 @@ def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
     needed = kinds[0]
     raise ConfigurationError(
         f"{path} is {_a(found['kind'])}'s credential, {taker} needs {_a(needed)}'s: "
-        f"`logbroker credentials add {needed} NAME` makes one"
+        f"`logbroker credentials add {needed} NAME --store-dir DIR` makes one"
     )
 
 

@@ -178,7 +178,8 @@ class Connection:
             else:
                 self._last = server
                 return client
-        hint = "" if is_any_reached else "; start one with `logbroker run`, or check --server"
+        start = "; start one with `logbroker run --store-dir DIR`, or check --server"
+        hint = "" if is_any_reached else start
         shown = "; ".join(reasons[server] for server in self._servers)
         raise BrokerAway(shown + hint, keeps_out=keeps_out)
 

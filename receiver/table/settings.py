@@ -104,7 +104,7 @@ class TableSettings(SparkSettings):
             if (named := given.pop("partition")) not in ("all", ["all"]):
                 raise ValueError(
                     f"the credential is for partitions {named}, and a table takes all: `logbroker "
-                    "credentials add receiver NAME --partition all`"
+                    "credentials add receiver NAME --partition all --store-dir DIR`"
                 )
         return given
 

@@ -189,7 +189,7 @@ async def test_an_address_without_a_server_is_no_broker(scheme: str) -> None:
 
     reason = await refusal(url, Access())
 
-    hint = "start one with `logbroker run`, or check --server"
+    hint = "start one with `logbroker run --store-dir DIR`, or check --server"
     assert reason == f"no broker at {url}: Connection refused; {hint}"
 
 
