@@ -59,6 +59,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     settings.require_credential("receiver", "admin")
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
+    settings.require_share()
     log_to_stderr(settings)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the driver handles it
     os.umask(0o027)  # files are for their owner and group

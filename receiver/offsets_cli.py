@@ -213,6 +213,7 @@ def _read_settings(options: dict[str, Any]) -> ReceiverSettings:
 def _require_partition(settings: ReceiverSettings) -> ReceiverSettings:
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
+    settings.require_share()
     return settings
 
 

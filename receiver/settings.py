@@ -15,6 +15,7 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.secret_files import kind_of
 from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import ACCESS
 from receiver.spark.settings import SparkSettings
@@ -251,6 +252,23 @@ class ReceiverSettings(SparkSettings):
         if "all" in self.partition:
             return None
         return frozenset(map(int, self.partition))
+
+    def require_share(self) -> None:
+        """Raise `ConfigurationError` if a file of settings is the credential of fewer partitions.
+
+        The broker would deny the others, request by request.
+        """
+        for path, content in self._files.items():
+            named = content.get("partition", ["all"])
+            if "all" in named or not kind_of(path.read_text("utf-8")):
+                continue
+            own = frozenset(map(int, named))
+            if self.numbers is None or not self.numbers <= own:
+                listed = ",".join(map(str, sorted(own)))
+                raise ConfigurationError(
+                    f"{path} is a credential for the partitions {listed} alone: give --partition "
+                    f"{listed}, or a credential for more"
+                )
 
     def select_partitions(self, partitions: int) -> tuple[int, ...]:
         """Return the partitions to receive of so many; raises ConfigurationError."""

@@ -19,17 +19,22 @@ def head_of(holder: object) -> str:
     return _HEAD.format(holder)
 
 
+def kind_of(text: str) -> str:
+    """Return the kind of credential that a file's text is; empty for other files."""
+    found = _HOLDER.search(text)
+    return found["kind"] if found else ""
+
+
 def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
     """Raise `ConfigurationError` for a credential of another kind than `taker` accepts.
 
     `kinds[0]` is the one that the taker needs. A file without a holder is accepted.
     """
-    found = _HOLDER.search(text)
-    if found is None or found["kind"] in kinds:
+    kind, needed = kind_of(text), kinds[0]
+    if not kind or kind in kinds:
         return
-    needed = kinds[0]
     raise ConfigurationError(
-        f"{path} is {_a(found['kind'])}'s credential, {taker} needs {_a(needed)}'s: "
+        f"{path} is {_a(kind)}'s credential, {taker} needs {_a(needed)}'s: "
         f"`logbroker credentials add {needed} NAME --store-dir DIR` makes one"
     )
 

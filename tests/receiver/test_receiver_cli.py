@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from nats_logship.app.configuration import load
 from nats_logship.app.exits import Exit
+from nats_logship.app.secret_files import head_of
 from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
 from tests.support import forks
@@ -34,6 +35,23 @@ def test_a_bad_option_is_a_usage_error(option: str, value: str, parts: list[str]
 
     assert ended.exit_code == Exit.USAGE
     assert all(part in ended.output for part in parts), ended.output
+
+
+@pytest.mark.parametrize("words", ["", "offsets adopt --yes", "offsets set --to 1"])
+@pytest.mark.parametrize("asked", ["all", "1,2"])
+def test_a_credential_for_other_partitions_is_refused_in_one_line(
+    tmp_path: Path, words: str, asked: str
+) -> None:
+    file = tmp_path / "receiver-central.toml"
+    file.write_text(f'{head_of("receiver central")}\npartition = ["0", "1"]\n')
+
+    ended = forks.run("logreceiver", *words.split(), "--config", file, "--partition", asked)
+
+    assert ended.returncode == Exit.CONFIGURATION
+    assert ended.stderr == (
+        f"logreceiver: {file} is a credential for the partitions 0,1 alone: give --partition 0,1, "
+        "or a credential for more\n"
+    )
 
 
 @pytest.mark.nats
