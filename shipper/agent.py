@@ -31,7 +31,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.reader import most_open_files
 from shipper.sources.inputs import find_inputs
 from shipper.sources.several import Sources
-from shipper.status.live import require_alone, status_socket
+from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import AgentMeter, HostReport, list_files, seconds_since
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
 _CLOSING = 2.0
+_ANSWER = 1.0  # seconds for the status of an agent that we take over from
+_CHECKS_APART = 1.0  # seconds
 _BACKLOG = 4 * 1024**2  # bytes; less is shipped at once
 _SNAPSHOT_EVERY = 60.0  # seconds, less up to a quarter: hosts do not write all at once
 logger = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Agent:
         self._files: Follower | None = None
         self._spools: list[Spool] = []
         self._journal: JournalSource | None = None
+        self._asked = asyncio.Event()
         self._lost: list[str] = []  # what the next start does not find
         self._loop = ShippingLoop(
             self._sources, self._publisher, settings, self._meter, intervals or Intervals()
@@ -108,7 +111,12 @@ class Agent:
             from shipper.status.metrics import make_pages
 
             yield page_server(address, make_pages(self.report, self._meter))
-        yield status_socket(self._host, self.report)
+        yield status_socket(self._host, self._answer)
+
+    def _answer(self) -> HostReport:
+        """Return the report; who asks may have taken over, so the claim is checked soon."""
+        self._asked.set()
+        return self.report()
 
     def _end(self) -> float:
         self._loop.stop()
@@ -159,11 +167,17 @@ class Agent:
                 return await self._run_session()
 
     async def _open_first_session(self) -> Positions:
-        """Return the positions; raises `OperatorError` for an agent that the claim would end."""
+        """Return the positions; raises `OperatorError` for an agent that the claim would end.
+
+        With `take_over` that agent is asked for its status, and so finds the claim and ends.
+        """
         publisher = self._publisher
         await publisher.prepare()
-        if not self._settings.take_over:
-            await require_alone(self._host, publisher.config.partitions.time)
+        if self._settings.take_over:
+            positions = await publisher.open_session(Positions())
+            await ask(self._host, _ANSWER)
+            return positions
+        await require_alone(self._host, publisher.config.partitions.time)
         return await publisher.open_session(Positions())
 
     def _open_sources(self) -> None:
@@ -224,7 +238,7 @@ class Agent:
         """Ship, and save the positions meanwhile and at the end, unless another agent owns them."""
         is_owner = True
         try:
-            async with _run_with(self._save_positions()) as group:
+            async with _run_with(self._save_positions(), self._check_claim()) as group:
                 await self._loop.run(group)
         except (FencedError, SessionLost):
             is_owner = False
@@ -251,6 +265,18 @@ class Agent:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
             await acknowledged.forget_gone(self._sources, self._clock())
             await self._publisher.snapshots.try_write(acknowledged.positions)
+
+    async def _check_claim(self) -> None:
+        """Check whenever somebody asks for the status whether a newer agent owns the host.
+
+        An agent with nothing to ship would not notice. Never returns; raises `FencedError`.
+        """
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            if owner := self._publisher.owner:
+                await self._publisher.snapshots.confirm(owner)
+            await asyncio.sleep(_CHECKS_APART)
 
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:
@@ -304,6 +330,7 @@ class Agent:
             files=list_files(sources.files(), loop.acknowledged.position, read_at, now),
             broker=publisher.config.partitions.time,
             pid=os.getpid(),
+            agent=publisher.owner,
             last_ack=format_time(meter.last_ack, "seconds") if meter.last_ack else None,
             waiting_for=publisher.connection.away or publisher.waiting.reason,
             paused=str(publisher.config.pause or ""),

@@ -155,8 +155,9 @@ class ShipperSettings(AccessSettings):
     )
     take_over: bool = Field(
         False,
-        description="Take over from an agent that ships for the same host on this machine; that "
-        "agent ends within a minute. Without this option the new agent ends.",
+        description="Take over from an agent that ships for the same host on this machine: the new "
+        "one ships at once, the other ends some seconds later. Without this option the new agent "
+        "ends.",
     )
     patience: Duration = Field(
         timedelta(seconds=15), description="With --once: how long to wait for the broker."

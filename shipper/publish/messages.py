@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from nats_logship.app.exits import FencedError
@@ -269,6 +270,17 @@ class Snapshots:
                     own, rival = _newest_agent(positions), _newest_agent(self.found)
                     if own and rival > own:
                         raise fenced_error(rival) from None
+
+    async def confirm(self, agent: str) -> None:
+        """Raise `FencedError` if an agent newer than `agent` has written the snapshot.
+
+        Changes nothing; logs nothing if the broker does not answer.
+        """
+        with suppress(ConnectionLost, Rejected, UnreadablePositions):
+            entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
+            rival = _newest_agent(Positions.decode(entry.value)) if entry else ""
+            if rival > agent:
+                raise fenced_error(rival)
 
     async def try_write(self, positions: Positions) -> None:
         """Write the positions; log a failure, which only makes the next start slower.

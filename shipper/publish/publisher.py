@@ -79,6 +79,11 @@ class Publisher:
         """The id of this run, as of its newest claim."""
         return self._claims.agent
 
+    @property
+    def owner(self) -> str:
+        """The id of this run once it has claimed the host; empty before that."""
+        return self._claims.agent if self._claims.subject else ""
+
     def new_file(self) -> str:
         """Return an id for a file that was never followed."""
         return f"{self._run}.{next(self._numbers)}"

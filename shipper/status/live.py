@@ -74,7 +74,18 @@ async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostRep
     answers = await asyncio.gather(*(_ask(name, patience) for name in names))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
     reports.sort(key=lambda report: (report.host, report.pid or 0))
-    return reports, [one for one in answers if isinstance(one, Peer)]
+    return _find_superseded(reports), [one for one in answers if isinstance(one, Peer)]
+
+
+def _find_superseded(reports: list[HostReport]) -> list[HostReport]:
+    """Return the reports, of which those of older agents of a host name the newest one."""
+    found = []
+    for one in reports:
+        rivals = [r for r in reports if (r.host, r.broker) == (one.host, one.broker)]
+        newest = max(rivals, key=lambda rival: rival.agent)
+        pid = newest.pid if newest.agent > one.agent else None
+        found.append(one.model_copy(update={"superseded_by": pid}))
+    return found
 
 
 async def require_alone(host: str, broker: str) -> None:
@@ -116,11 +127,18 @@ async def _ask(name: str, patience: float) -> HostReport | Peer | None:
             return None
         async with asyncio.timeout(patience):
             report = HostReport.model_validate(json.loads(await reader.read()))
-        return report.model_copy(update={"pid": peer.pid or report.pid})
+        user = "" if peer.uid == os.geteuid() else _name_user(peer.uid)
+        return report.model_copy(update={"pid": peer.pid or report.pid, "user": user})
     except (TimeoutError, OSError, ValueError):
         return peer
     finally:
         writer.close()
+
+
+def _name_user(uid: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
 
 
 def _trusted() -> set[int]:

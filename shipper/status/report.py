@@ -55,7 +55,9 @@ def _difference(end: int | None, position: int | None) -> int | None:
 class HostReport(BaseModel):
     """The status of a host: of its running agent, or of the positions `saved` in the broker.
 
-    `broker` differs between brokers. `paused` says until when, by whom and why an operator paused
+    `broker` differs between brokers. `user` is whose process it is, empty for the reader's own.
+    `agent` is the id of a run that has claimed the host; `superseded_by` is the process of a newer
+    one, which ships instead. `paused` says until when, by whom and why an operator paused
     the host. `interval_seconds` is the shortest interval between two rounds that the broker asks
     for, 0 if for none. `troubles` are the paths that are not followed, with the reason. `unread`
     are files that the last start did not find: some of their lines may be lost. `reading_seconds`
@@ -72,6 +74,9 @@ class HostReport(BaseModel):
     broker: str = ""
     saved: str | None = None
     pid: int | None = None
+    user: str = ""
+    agent: str = ""
+    superseded_by: int | None = None
     last_ack: str | None = None
     waiting_for: str = ""
     paused: str = ""

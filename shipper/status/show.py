@@ -109,8 +109,7 @@ def render(host: HostReport) -> "list[RenderableType]":
     )
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
-        last = f"last ack {host.last_ack or 'none yet'}"
-        head = f"host {host.host}: running, pid {host.pid}, {last}; {host.summary}"
+        head = f"host {host.host}: {_describe_process(host)}; {host.summary}"
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
     rate = host.rate if host.rate not in host.held_back else ""
     heads = ("size", "position", "unshipped", "oldest", "state", "path")
@@ -120,6 +119,15 @@ def render(host: HostReport) -> "list[RenderableType]":
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),
     ]
+
+
+def _describe_process(host: HostReport) -> str:
+    process = f"pid {host.pid}{f' of user {host.user}' if host.user else ''}"
+    if host.superseded_by:
+        return f"ending, {process}: pid {host.superseded_by} has taken over and ships"
+    idle = "nothing to ship" if host.has_scanned and not host.behind_bytes else "no ack"
+    last = f"last ack {host.last_ack}" if host.last_ack else f"{idle} since it started"
+    return f"running, {process}, {last}"
 
 
 def _row(file: FileStatus) -> tuple[str, ...]:

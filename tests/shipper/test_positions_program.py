@@ -161,6 +161,22 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
     assert read_lines(logs_url) == lines(0, writer.written)
 
 
+def test_an_idle_agent_ends_soon_after_another_has_taken_over(
+    logs_url: str, ship: Ship, log: Path
+) -> None:
+    append(log, lines(0, 100))
+    first = ship()
+    wait_for_lines(logs_url, lines(0, 100), first, read=received)
+
+    second = ship("--take-over")
+
+    assert first.wait(40) == 78, first.last_output()
+    assert "ships for the same host and started later" in first.read_log()
+    append(log, lines(100, 200))
+    wait_for_lines(logs_url, lines(0, 200), second, read=received)
+    assert second.stop(12) == 0
+
+
 @pytest.fixture
 def no_disk(tmp_path: Path) -> Iterator[Path]:
     """Return an empty file system that cannot be written."""

@@ -60,6 +60,17 @@ async def test_a_report_arrives_unchanged(own_host: str) -> None:
     assert await ask(own_host) == ([], [])
 
 
+async def test_of_two_agents_of_a_host_the_status_names_the_one_that_ships(own_host: str) -> None:
+    older, newer = (report(own_host).model_copy(update={"agent": f"{n}-a"}) for n in "12")
+
+    async with status_socket(own_host, lambda: older), status_socket(own_host, lambda: newer):
+        reports, _ = await ask(own_host)
+
+    heads = {one.agent: str(render(one)[0]) for one in reports}
+    assert f": pid {os.getpid()} has taken over and ships; " in heads["1-a"]
+    assert f"running, pid {os.getpid()}, " in heads["2-a"]
+
+
 async def test_clients_that_never_read_do_not_block_others(own_host: str) -> None:
     large = report(own_host, files=4_000)  # more than a socket buffers
 
@@ -152,7 +163,7 @@ def test_the_table_has_files_behind_first_and_no_control_characters(
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 103
-    assert lines[0].startswith(f"host web01: running, pid {os.getpid()}, last ack ")
+    assert lines[0].startswith(f"host web01: running, pid {os.getpid()}, no ack since it started; ")
     assert "/log/99\\x1b.log" in lines[2]
     assert all(line.isprintable() for line in lines)
     assert lines[-1].startswith("not followed: /log/x")
