@@ -1,13 +1,13 @@
 """What `--once` must read before it ends, and whether that was read."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import replace
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import format_count
-from shipper.sources.files.paths import Selection, compression_of, has_magic
-from shipper.sources.notices import NoticeKind
+from shipper.sources.files.paths import Selection, compression_of, expand_braces, has_magic
+from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
 
 logger = logging.getLogger(__name__)
@@ -40,16 +40,15 @@ class Goals:
     def conclude(self, source: Source, named: Collection[str]) -> None:
         """Log unfinished last lines; raises `OperatorError` for what was not read.
 
-        A file that is refused is an error only if it was `named`, not if a glob shows it.
+        A file that is refused is an error only if it was `named`, not if a glob shows it. A glob
+        that shows no file is one, unless it is an alternative in braces of which another shows one.
         """
         states = source.files()
         for state in states:
             if state.unfinished:
                 held = format_count(state.unfinished, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
-        for trouble in source.troubles:
-            if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
-                continue
+        for trouble in _select_errors(source.troubles, named):
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
             if state.position + state.unfinished < self._goal_of(state):
@@ -61,6 +60,20 @@ class Goals:
     def _goal_of(self, state: SourceState) -> int:
         # NULs that may be written over are not read, and do not count once they are seen
         return min(self._ends.get(state.file, 0), state.end)
+
+
+def _select_errors(troubles: Collection[Notice], named: Collection[str]) -> Iterator[Notice]:
+    missing = {one.path for one in troubles if one.kind is NoticeKind.MISSING}
+    for one in troubles:
+        is_shown_by_glob = one.kind is NoticeKind.REFUSED and one.path not in named
+        if not (is_shown_by_glob or _is_alternative(one.path, named, missing)):
+            yield one
+
+
+def _is_alternative(glob: str, patterns: Iterable[str], missing: Set[str]) -> bool:
+    """Whether another alternative of the pattern that a glob belongs to shows a file."""
+    each = (expand_braces(pattern) for pattern in patterns if has_magic(glob))
+    return any(glob in globs and not missing >= {*globs} for globs in each)
 
 
 def require_files(selection: Selection) -> None:

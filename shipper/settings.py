@@ -151,7 +151,9 @@ class ShipperSettings(AccessSettings):
         "/var/lib/logshipper if that is writable, or ~/.local/state/logship).",
     )
     once: bool = Field(
-        False, description="Ship the lines that exist now, and end when they are acknowledged."
+        False,
+        description="Ship the lines that exist now, and end when they are acknowledged; with 1 if "
+        "a --file matches nothing, after the others are shipped. Of {a,b} one match is enough.",
     )
     take_over: bool = Field(
         False,

@@ -163,6 +163,8 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
         files += [] if bad else [CheckLine(Level.FINE, f"{settings.journal_options.path}: read")]
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
+    if not any(one.level is Level.FINE for one in files):
+        files.append(CheckLine(Level.BAD, "nothing would be shipped; check --file"))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:

@@ -114,6 +114,22 @@ def test_once_ships_files_of_one_glob_and_fails_for_a_glob_without_files(
     assert read_lines(logs_url) == b"one\n"
 
 
+@pytest.mark.parametrize(
+    ("braces", "code"), [("{shop,pay}_*.log", 0), ("{pay,bill}_*.log", 1), ("{shop_1,pay}.log", 1)]
+)
+def test_once_needs_one_match_for_alternatives_that_are_globs(
+    logs_url: str, ship: Ship, tmp_path: Path, braces: str, code: int
+) -> None:
+    for name in ("shop_1.log", "other.log"):
+        (tmp_path / name).write_bytes(b"one\n")
+
+    process = ship(
+        logs_url, "--once", "--file", tmp_path / braces, "--file", tmp_path / "other.log"
+    )
+
+    assert ("; check --file" in log_of(process, code)) is (code == 1)
+
+
 def test_a_second_agent_of_the_host_ends_and_agents_of_other_hosts_start(
     logs_url: str, second_url: str, ship: Ship, tmp_path: Path
 ) -> None:

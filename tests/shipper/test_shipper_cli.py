@@ -137,6 +137,22 @@ def test_check_confirms_good_settings_and_changes_nothing(tmp_path: Path, logs_u
     assert read_lines(logs_url) == b""
 
 
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    "options", [("--file", "/proc/cpuinfo"), ("--file", "*", "--exclude", "*")]
+)
+def test_check_fails_if_nothing_would_be_shipped(
+    tmp_path: Path, logs_url: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+    words = [str(tmp_path / one) if one == "*" else one for one in options]
+
+    done = run("check", "--host", "web01", *words, "--server", logs_url)
+
+    assert "BAD nothing would be shipped; check --file\n" in done.stdout
+    assert done.returncode == 1
+
+
 def test_check_names_the_reason_for_each_file_that_is_left_out(tmp_path: Path) -> None:
     for name in ("a.log", "old.log", "secret.log"):
         (tmp_path / name).write_text("line\n")
