@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.text import flatten_error
 
 _GLOB = re.compile(r"[*?\[]")
+_OF_STORE = re.compile(r"Generic \w+ error|lacked the necessary privileges|not authenticated")
 _LAST = "\U0010ffff"  # above all letters
 _FILES = """
 SELECT path, size_bytes, epoch_us("min.time"), epoch_us("max.time"),
@@ -38,6 +40,15 @@ class TableFile(NamedTuple):
         return any(low <= prefix + _LAST and prefix <= high for prefix in prefixes)
 
 
+def explain(error: BaseException) -> str:
+    """Return an error of delta-rs in one line, with what to check if an object store refuses."""
+    reason = flatten_error(str(error))
+    if not _OF_STORE.search(str(error)):
+        return reason
+    what = "the address, the region and the keys of the object store (--storage-option, or AWS_…)"
+    return f"{reason}; check {what}"
+
+
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """A version of a table: delta-rs' handle of its lines, and their files."""
@@ -58,8 +69,7 @@ class TableVersion:
             table = DeltaTable(root, storage_options=dict(options))
             return cls(table, options, tuple(_list_files(table)))
         except (DeltaError, OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise OperatorError(f"cannot read the table {address}: {reason}") from None
+            raise OperatorError(f"cannot read the table {address}: {explain(error)}") from None
 
     def transaction(self, stream: str, created: str) -> int | None:
         """Return the first sequence of a stream that is not in it; None if none of them is."""

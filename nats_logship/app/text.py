@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 
 _PLURALS = {"entry": "entries"}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 # control characters, marks that reverse the direction of text, and lone surrogates
 _ACTIVE = re.compile(
@@ -45,6 +47,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def flatten_error(text: str, most: int = 400) -> str:
+    """Return an error of a library in one line without colours, cut between words.
+
+    The lines of its causes, which an arrow begins, are joined by colons.
+    """
+    plain = _COLOUR.sub("", text).removeprefix("Kernel error -> ")
+    causes = (" ".join(part.split()) for part in plain.split("↳"))
+    return shorten(": ".join(causes), most, placeholder=" …")
 
 
 def escape(lines: bytes) -> bytes:

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.text import flatten_error
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
 from receiver.driver.stopping import run_unless_stopped
@@ -79,7 +80,7 @@ def find_reason(error: Py4JJavaError) -> str:
     named = [
         line for line in lines if not line.startswith(("at ", "File ", "...")) and "Error" in line
     ]
-    return (named or lines or ["unknown"])[-1 if named else 0][:_LONGEST]
+    return flatten_error((named or lines or ["unknown"])[-1 if named else 0], _LONGEST)
 
 
 async def watch(spark: SparkContext, patience: float = inf, first: float = 600.0) -> None:

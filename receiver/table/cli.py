@@ -77,11 +77,14 @@ def _find_id(settings: TableSettings) -> str:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    from nats_logship.table_files import explain
+
     lines = settings.location.child("lines")
     try:
         table = DeltaTable(lines.root, storage_options=lines.storage_options)
     except (DeltaError, OSError) as error:
         raise OperatorError(
-            f"cannot read {lines.root}: {error}; give --table the id that `logbroker status` shows"
+            f"cannot read {lines.root}: {explain(error)}; or give --table the id that `logbroker "
+            "status` shows"
         ) from None
     return str(table.metadata().id)

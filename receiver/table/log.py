@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import fault
+from nats_logship.table_files import explain
 from receiver.table.location import Location, sync_folder
 from receiver.table.write import File, now_ms
 
@@ -92,7 +93,7 @@ class Log:
             yield
         except (DeltaError, OSError) as error:
             self._table, self._synced = None, set()
-            raise TableTrouble(_shorten(error)) from None
+            raise TableTrouble(explain(error)) from None
 
     def _open(self) -> DeltaTable:
         root, options = self.location.root, self.location.storage_options
@@ -222,7 +223,7 @@ class Log:
                     post_commithook_properties=_NOTHING_ELSE,
                 )
             except CommitFailedError as error:
-                raise Overtaken(_shorten(error)) from None
+                raise Overtaken(explain(error)) from None
             fault("table_committed")
             self.table.update_incremental()
             self.sync()
@@ -315,7 +316,3 @@ def _remove(one: KnownFile, *, is_gone: bool) -> RemoveAction:
 
 def _text(value: object) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else ""
-
-
-def _shorten(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nats_logship.app.pages import Page, health_page, metrics_page
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND
+from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ class TableMeter:
         behind = format_count(sum(self.behind.values()), "message", form=",")
         state = f"{behind} behind, {format_count(self.rows, 'line', form=',')} written"
         return f"{state}; {self.trouble}" if self.trouble else state
+
+    def describe_written(self) -> str:
+        """Return how many lines were written since the start, and how much waits."""
+        lines = f"{format_count(self.rows, 'line', form=',')}, {format_size(self.line_bytes)}"
+        waits = format_count(self.left(), "message", "wait", form=",") if self.left() else ""
+        return f"wrote {lines}; {waits or 'nothing waits'}"
 
     def report(self, _: bytes = b"") -> bytes:
         """Answer the question whether this writer is alive."""

@@ -118,6 +118,7 @@ class TableWriter:
                     raise OperatorError(f"table {self.claim.address}: {error}") from None
                 await run_unless_stopped(stop, asyncio.sleep(1.0))
         await self._release()
+        logger.info("table %s: %s", self.claim.address, self.meter.describe_written())
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.meter.trouble:

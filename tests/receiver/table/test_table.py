@@ -223,6 +223,19 @@ def test_what_a_power_loss_has_torn_in_the_log_is_dropped_and_written_again(tabl
     tabled.has_each_line_once()
 
 
+def test_a_writer_says_at_its_end_how_many_lines_it_wrote(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    tabled.publish_some(2)
+    for _ in range(2):
+        tabled.write()
+
+    written = [text.partition(": ")[2] for text in caplog.messages if "wrote" in text]
+    assert written[0].startswith("wrote 6 lines, ")
+    assert written[1] == "wrote 0 lines, 0 B; nothing waits"
+
+
 def test_a_forgotten_table_has_no_entry_and_ends_its_writer(tabled: Tabled) -> None:
     tabled.publish_some(1)
     tabled.write()

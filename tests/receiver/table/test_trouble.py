@@ -17,12 +17,13 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
 from nats_logship.app.configuration import load
-from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.app.faults import VARIABLE
 from nats_logship.client.connection import Connection
 from receiver.table.settings import TableSettings
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
+from tests.support import forks
 from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
@@ -189,3 +190,18 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
     path.write_text('partition = ["0", "3"]\n')
     with pytest.raises(UsageError, match="a table takes all"):
         load(TableSettings, {"table": "/t"}, path)
+
+
+@pytest.mark.parametrize("words", ["search --host web01 --since 1d", "table --forget"])
+def test_an_object_store_that_cannot_be_read_is_one_plain_line(logs_url: str, words: str) -> None:
+    given = {"max_retries": "0", "aws_endpoint": "http://127.0.0.1:1", "aws_allow_http": "true"}
+    given |= {"aws_region": "x", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    options = [part for pair in given.items() for part in ("--storage-option", "=".join(pair))]
+
+    options += ["--table", "s3://bucket/logs", "--server", logs_url]
+    ended = forks.run("logreceiver", *words.split(), *options)
+
+    assert ended.returncode == Exit.FAILED
+    assert (ended.stderr.count("\n"), "\x1b" in ended.stderr) == (1, False), ended.stderr
+    for part in ("Generic S3 error: Error performing GET", "keys of the object store"):
+        assert part in ended.stderr
