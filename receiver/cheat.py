@@ -21,6 +21,6 @@ logreceiver search --host web01 --since 2026-11-29T14:02 --until 2026-11-29T14:0
 logreceiver table --table /srv/logs/table
 # from where partitions are received
 logreceiver offsets show
-# receive the stream again from its first line: into an empty folder
-logreceiver offsets set --partition all --to earliest
+# write all lines of the stream once more, into an empty folder
+logreceiver replay --since earliest --output /srv/again
 """)

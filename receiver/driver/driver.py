@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nats_logship.app.exits import ConfigurationError, FencedError, pick_error
+from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import format_count, format_ranges
 from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
@@ -181,6 +182,7 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
+        TERMINAL.show("")  # it may say what waited a moment ago
         head = "stopped: received" if stop.is_set() else "received"
         logger.info("%s %s; %s", head, self._describe_lines(), self._describe_rest())
 

@@ -101,7 +101,7 @@ class PartitionSupervisor:
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
-                self.left = await self.wake.count(self._offset.next)
+                self.left = self._meter.pending = await self.wake.count(self._offset.next)
 
     async def _wait_for_repair(self, error: Damaged) -> None:
         """Block the partition until a person has repaired it; then it is claimed again.

@@ -51,8 +51,12 @@ class VerifyReport:
         lines = [f"{verdict}: {hosts}, {size} compared" if self.hosts else "nothing was compared"]
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
-            noun = "partition" if len(self.unclaimed) == 1 else "partitions"
-            lines.append(f"not compared: nothing of {noun} {numbers} was received here yet")
+            is_one = len(self.unclaimed) == 1
+            noun, it = ("partition", "it") if is_one else ("partitions", "them")
+            lines.append(
+                f"not compared: {noun} {numbers}, nothing is here: no host ships to {it} yet, or "
+                f"another receiver has {it}"
+            )
         if self.moved:
             names = ", ".join(self.moved[:_MOST_NAMES])
             lines.append(

@@ -56,6 +56,7 @@ def test_long_work_is_shown_on_a_terminal_and_ends_with_a_total(
     assert re.search(r"\x1b\[K1 partition, [\d,]+ messages? behind, \S+ \S+/s", received), received
     done = f"INFO driver: received {total}; all is committed, nothing waits"
     assert is_logged(done, received)
+    assert "behind" not in received.partition(done)[2]
     for label, written in (
         ("comparing", verified),
         ("replaying", replayed),

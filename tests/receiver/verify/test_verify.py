@@ -211,7 +211,10 @@ def test_the_program_reports_damage_and_another_stream(partition: Partition) -> 
     assert well.returncode == Exit.DONE, well.stderr
     assert well.stdout.splitlines() == [
         "all well: 3 hosts, 600 B compared",
-        "not compared: nothing of partition 1 was received here yet",
+        (
+            "not compared: partition 1, nothing is here: no host ships to it yet, or another "
+            "receiver has it"
+        ),
     ]
     assert damaged.returncode == Exit.FAILED
     report = json.loads(damaged.stdout)
