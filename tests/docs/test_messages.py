@@ -71,7 +71,7 @@ def test_the_commands_that_messages_name_are_complete(
 
 
 def named_in(package: str) -> Iterator[tuple[str, str]]:
-    """Yield program and arguments of each command that a text of a package tells a reader to run.
+    """Yield program and arguments of each command that a text of a package asks a reader to run.
 
     Not those of documentation, and of one that goes on in another text only what is in this one.
     """

@@ -37,15 +37,15 @@ def test_a_bad_option_is_a_usage_error(option: str, value: str, parts: list[str]
     assert all(part in ended.output for part in parts), ended.output
 
 
-@pytest.mark.parametrize("words", ["", "offsets adopt --yes", "offsets set --to 1"])
+@pytest.mark.parametrize("subcommand", ["", "offsets adopt --yes", "offsets set --to 1"])
 @pytest.mark.parametrize("asked", ["all", "1,2"])
 def test_a_credential_for_other_partitions_is_refused_in_one_line(
-    tmp_path: Path, words: str, asked: str
+    tmp_path: Path, subcommand: str, asked: str
 ) -> None:
     file = tmp_path / "receiver-central.toml"
     file.write_text(f'{head_of("receiver central")}\npartition = ["0", "1"]\n')
 
-    ended = forks.run("logreceiver", *words.split(), "--config", file, "--partition", asked)
+    ended = forks.run("logreceiver", *subcommand.split(), "--config", file, "--partition", asked)
 
     assert ended.returncode == Exit.CONFIGURATION
     assert ended.stderr == (

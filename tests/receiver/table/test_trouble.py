@@ -192,14 +192,14 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
         load(TableSettings, {"table": "/t"}, path)
 
 
-@pytest.mark.parametrize("words", ["search --host web01 --since 1d", "table --forget"])
-def test_an_object_store_that_cannot_be_read_is_one_plain_line(logs_url: str, words: str) -> None:
+@pytest.mark.parametrize("command", ["search --host web01 --since 1d", "table --forget"])
+def test_an_object_store_that_cannot_be_read_is_one_plain_line(logs_url: str, command: str) -> None:
     given = {"max_retries": "0", "aws_endpoint": "http://127.0.0.1:1", "aws_allow_http": "true"}
     given |= {"aws_region": "x", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
     options = [part for pair in given.items() for part in ("--storage-option", "=".join(pair))]
 
     options += ["--table", "s3://bucket/logs", "--server", logs_url]
-    ended = forks.run("logreceiver", *words.split(), *options)
+    ended = forks.run("logreceiver", *command.split(), *options)
 
     assert ended.returncode == Exit.FAILED
     assert (ended.stderr.count("\n"), "\x1b" in ended.stderr) == (1, False), ended.stderr
