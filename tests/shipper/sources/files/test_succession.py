@@ -410,7 +410,7 @@ async def test_files_whose_numbers_count_up_are_read_in_the_order_of_their_numbe
     assert host.shipped == read + lines("a") + lines("b") + lines("c")
 
 
-async def test_dated_files_behind_a_link_that_stays_at_the_first_are_read_in_their_order(
+async def test_dated_files_behind_a_link_to_the_first_are_read_in_their_order(
     make_host: MakeHost,
 ) -> None:
     host = make_host("app.log")
