@@ -50,7 +50,8 @@ class JsonForm:
 
     def format(self, fields: Fields, text: bytes) -> bytes:
         """Return the line of an entry without binary fields, which is printed as `text`."""
-        pairs = [line.split("=", 1) for line in text.decode("utf-8", "replace").split("\n")]
+        shown = "__CURSOR=" + text.decode("utf-8", "replace")
+        pairs = [line.split("=", 1) for line in shown.split("\n")]
         found: dict[str, Any] = dict(pairs)
         return _encode(found if len(found) == len(pairs) else _join(pairs)) + b"\n"
 
