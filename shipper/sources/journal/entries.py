@@ -13,10 +13,8 @@ from typing import NamedTuple, Protocol
 from shipper.sources.journal.rules import NAMES, EntryRules
 
 _HEAD = b"__CURSOR="
-_END, _CUT_END = (
-    b"\n\n",
-    b"\n",
-)  # of an entry, and of one that journalctl could not print to its end
+_END = b"\n\n"
+_CUT_END = b"\n"  # of an entry that journalctl could not print to its end
 _CURSOR = re.compile(
     rb"s=[^;]*+;i=([0-9a-f]{1,16}+);(b=[^;]*+;m=[^;]*+;t=[0-9a-f]{1,16}+);x=[0-9a-f]+"
 )
