@@ -237,7 +237,7 @@ def test_check_and_the_log_name_units_without_an_entry_and_status_counts_entries
     assert "there is no entry of a unit nginx* yet; check --unit" in checked.stdout
     assert "unit web" not in checked.stdout
     agent = ship(logs_url, *words, host=own_host)
-    wait_for(logs_url, [f"entry {number:08d}" for number in range(5)], agent)
+    wait_for(logs_url, [f"entry {number:08d}" for number in range(5)], agent, host=own_host)
     wait_for_log(agent, "there is no entry of a unit nginx* yet")
 
     def is_shipped() -> bool:

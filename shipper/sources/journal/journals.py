@@ -26,6 +26,7 @@ class Journals:
         self.folder = JournalFolder(options.folder)
         self._new_id, self._clock = new_id, clock
         self._known: dict[str, Cursor] = {}
+        self._missing = set[str]()  # known journals that had no file at the last check
         self._reported: set[str] = set()
         self._has_checked = False
 
@@ -51,8 +52,7 @@ class Journals:
         for name in names:
             self._update(name, tuple(one for one in files if one.journal == name))
         if not self.folder.trouble:
-            self._note_gone(names)
-            self._report_unknown()
+            self._note_missing(names)
         self._has_checked = True
         return files
 
@@ -86,20 +86,28 @@ class Journals:
         oldest = (self._clock() - age) // 1000
         return min((one.head for one in files if one.tail_time >= oldest), default=end)
 
-    def _note_gone(self, names: Container[str]) -> None:
-        for journal in self.found.values():
-            if journal.name not in names and journal.files:
+    def _note_missing(self, names: Container[str]) -> None:
+        """Note which journals have no file any more: what was not read of them is lost.
+
+        A file that is renamed may be missing in one listing, so it is two of them that count.
+        """
+        known = [*self._known, *(one.name for one in self.found.values() if one.files)]
+        missing = {name for name in known if name not in names}
+        for name in missing & self._missing:
+            if cursor := self._known.pop(name, None):
+                self._report_unknown(cursor)
+            else:
+                journal = self.found[name]
                 journal.known_end, journal.files = journal.end, ()
                 self.ended.add(journal.file)
+        self._missing = missing
 
-    def _report_unknown(self) -> None:
-        """Report known journals that have no file any more: what was not read of them is lost."""
-        for name, cursor in self._known.items():
-            self.ended.add(cursor.file)
-            if not cursor.ended:
-                text = f"journal {name} is gone; it was read up to entry {cursor.offset}"
-                self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
-        self._known = {}
+    def _report_unknown(self, cursor: Cursor) -> None:
+        self.ended.add(cursor.file)
+        if not cursor.ended:
+            name = cursor.identity.head_hash
+            text = f"journal {name} is gone; it was read up to entry {cursor.offset}"
+            self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
 
     def begin_again(self, journal: Journal) -> None:
         """Read a journal under another file id, but for entries that were shipped.

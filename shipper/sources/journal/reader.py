@@ -22,7 +22,7 @@ from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
 _PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
-_MOST_HELD = 16 * 1024 * 1024  # bytes of an entry; only some of them can be shipped
+_MOST_HELD = 5 * 1024 * 1024  # bytes of an entry: the longest line, 4 MiB, and what is around it
 _LONGEST_SILENCE = 60.0  # seconds in which a run prints nothing
 _COVER_EVERY = 5.0  # seconds after which entries that are left out are covered
 _SETTLED = 5.0  # seconds after which an entry that cannot be read is not still being written

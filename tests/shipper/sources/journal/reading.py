@@ -34,13 +34,18 @@ class Reading:
         self.source: JournalSource | None = None
         self.longest = 1024 * 1024
 
-    async def read(self) -> list[str]:
-        """Read all that is there; return the messages."""
+    async def list_files(self) -> list[Notice]:
+        """Scan as it is at the start, or later."""
         if self.source is None:
             self.source = self._open()
             await self.source.rewind(self.positions.files)
+        return await self.source.scan()
+
+    async def read(self) -> list[str]:
+        """Read all that is there; return the messages."""
+        self.notices += await self.list_files()
+        assert self.source is not None
         self.source.resize(256 * 1024, self.longest)
-        self.notices += await self.source.scan()
         found: list[str] = []
         quiet_at = time.monotonic() + _QUIET
         while time.monotonic() < quiet_at:
