@@ -41,13 +41,13 @@ class Journals:
         trouble, files = self.folder.trouble, self.folder.list_files()
         if not self.folder.trouble:
             self._reported.discard(trouble)
-        if not self._has_checked:
-            for text in find_doubts(self.options):
-                self.report_once(NoticeKind.MISSING, text)
         if self.folder.trouble:
             self.report_once(NoticeKind.MISSING, self.folder.trouble)
             if not files:
                 return []
+        if not self._has_checked:
+            for text in find_doubts(self.options):
+                self.report_once(NoticeKind.MISSING, text)
         names = dict.fromkeys(one.journal for one in files)
         for name in names:
             self._update(name, tuple(one for one in files if one.journal == name))

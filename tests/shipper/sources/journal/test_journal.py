@@ -184,6 +184,26 @@ async def test_units_and_priorities_that_are_left_out_are_no_gap(
     assert list(reading.files.values()) == [6]
 
 
+async def test_units_are_looked_for_once_and_only_when_there_is_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    script = f'#!/bin/sh\necho "$*" >>{tmp_path}/runs\nexec {shutil.which("journalctl")} "$@"\n'
+    (programs / "journalctl").write_text(script)
+    (programs / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    reading = Reading(tmp_path / "journal", rules=EntryRules(units=("nginx",)))
+    for _ in range(3):
+        reading.notices += await reading.list_files()
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "journal").mkdir()
+    JournalWriter(tmp_path / "journal").write(3)
+    for _ in range(3):
+        reading.notices += await reading.list_files()
+    assert (tmp_path / "runs").read_text().count("--field=_SYSTEMD_UNIT ") == 1
+    assert reading.texts.count("there is no entry of a unit nginx yet") == 1
+
+
 @pytest.mark.parametrize("limit", ["from_end", "ignore_older"])
 async def test_old_entries_of_an_unknown_journal_may_be_left_alone(
     journal: JournalWriter, tmp_path: Path, limit: str
