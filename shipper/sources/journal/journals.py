@@ -98,7 +98,8 @@ class Journals:
                 self._report_unknown(cursor)
             else:
                 journal = self.found[name]
-                journal.known_end, journal.files = journal.end, ()
+                journal.known_end = max(one.tail for one in journal.files) + 1
+                journal.files = ()
                 self.ended.add(journal.file)
         self._missing = missing
 

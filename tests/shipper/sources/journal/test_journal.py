@@ -113,6 +113,48 @@ async def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_read(
     assert "entry 10 of journal" in reading.texts or "entries 10 to 10 of" in reading.texts
 
 
+async def test_a_header_that_claims_too_many_entries_hides_no_later_one_and_no_loss(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(10)
+    archive, _ = journal.archive()
+    await reading.read()
+    await reading.restart()
+    with archive.open("r+b") as file:
+        os.pwrite(file.fileno(), struct.pack("<Q", 2**61), 160)  # the last number
+    while "cannot be read" not in reading.texts:
+        assert await reading.read() == []
+
+    expected = journal.write(5)
+    assert await reading.read() == expected
+    first = journal.written + 1
+    journal.write(4)
+    vacuumed, entries = journal.archive()
+    vacuumed.unlink()
+
+    assert await reading.read() == [f"entry {journal.written - 1:08d}"]
+    assert reading.gaps == [(first, entries.stop)]
+
+
+async def test_last_entries_that_cannot_be_read_are_a_gap_once_later_ones_are(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    expected = journal.write(9)
+    journal.write(1)
+    data = journal.path.read_bytes()
+    (at,) = (at for at in range(264, len(data) - 16, 8) if is_entry(data[at : at + 24], 10))
+    with journal.path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"\x55", at)  # the type of an object
+    found = []
+    while "entries 10 to 10 of" not in reading.texts:
+        found += await reading.read()
+    assert (found, reading.gaps) == (expected, [])
+
+    expected = journal.write(1)
+    assert await reading.read() == expected
+    assert reading.gaps == [(10, 11)]
+
+
 def is_entry(header: bytes, number: int) -> bool:
     """Whether an object begins here that is the entry of a number."""
     kind, size, own = struct.unpack("<QQQ", header)
