@@ -150,6 +150,22 @@ def test_what_was_vacuumed_is_one_gap_of_entries_for_agents_that_ran_or_did_not(
     assert agent.stop(12) == 0
 
 
+def test_a_gap_behind_entries_that_a_filter_leaves_out_is_reported(
+    logs_url: str, ship: Ship, journal: JournalWriter
+) -> None:
+    journal.write(5)
+    journal.archive()
+    lost, entries = journal.archive()
+    lost.unlink()
+    last = f"entry {journal.written - 1:08d}"
+
+    left_out = (f"entry {number:08d}" for number in range(entries.start))
+    end(ship(logs_url, "--once", *options(journal), "--exclude-lines", "|".join(left_out)))
+
+    found = shipped(logs_url)
+    assert (found.messages, found.gaps) == ([last], [(entries.start, entries.stop)])
+
+
 def test_a_killed_journalctl_and_a_missing_one_cost_no_entry(
     logs_url: str, ship: Ship, journal: JournalWriter, tmp_path: Path
 ) -> None:
