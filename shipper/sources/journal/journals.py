@@ -26,9 +26,14 @@ class Journals:
         self.folder = JournalFolder(options.folder)
         self._new_id, self._clock = new_id, clock
         self._known: dict[str, Cursor] = {}
-        self._missing = set[str]()  # known journals that had no file at the last check
+        self._missing: set[str] = set()  # names of known journals that had no file then
         self._reported: set[str] = set()
         self._has_checked = False
+
+    @property
+    def there(self) -> list[Journal]:
+        """The journals that had files then."""
+        return [one for one in self.found.values() if one.name not in self._missing]
 
     def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read on from these cursors, the newest of each journal."""
@@ -62,6 +67,7 @@ class Journals:
             journal = self.found[name] = self._add(name, files)
         journal.files, journal.last_time = files, max(one.tail_time for one in files)
         self.ended.discard(journal.file)
+        self._missing.discard(name)
         if journal.went_back:
             self.begin_again(journal)
 

@@ -117,7 +117,7 @@ class JournalReader:
         if self.pause:
             return None
         self.journals.check_headers()
-        journal = choose(list(self.journals.found.values()))
+        journal = choose(self.journals.there)
         self._reading = None if journal is None else self._start(journal)
         self._size = 0
         return self._reading

@@ -49,11 +49,9 @@ class Reading:
         found: list[str] = []
         quiet_at = time.monotonic() + _QUIET
         while time.monotonic() < quiet_at:
-            blocks = await self.source.gather(_BUDGET)
-            for block in blocks:
-                self._take(block)
-                found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
-            if blocks:
+            count = len(self.blocks)
+            found += await self.gather()
+            if len(self.blocks) > count:
                 quiet_at = time.monotonic() + _QUIET
             elif not any(state.is_awaited for state in self.source.files()):
                 break
@@ -61,6 +59,15 @@ class Reading:
         self.notices += await self.source.scan()
         ended = self.source.ended_files
         self.positions = self.positions.with_ended(ended, ())
+        return found
+
+    async def gather(self) -> list[str]:
+        """Read what can be read at once; return the messages."""
+        assert self.source is not None
+        found: list[str] = []
+        for block in await self.source.gather(_BUDGET):
+            self._take(block)
+            found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
         return found
 
     def _open(self) -> JournalSource:
