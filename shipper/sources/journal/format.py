@@ -33,11 +33,11 @@ class ShortForm:
 
     def format(self, fields: Fields, text: bytes) -> bytes:
         """Return the lines of an entry; empty without a message."""
-        return format_short(fields)
+        return _format_short(fields)
 
     def format_pairs(self, pairs: Pairs) -> bytes:
         """As above."""
-        return format_short(dict(pairs))
+        return _format_short(dict(pairs))
 
 
 class JsonForm:
@@ -76,8 +76,7 @@ def _show(value: bytes) -> str | list[int]:
     return list(value) if _NOT_SHOWN.search(text) else text
 
 
-def format_short(fields: Fields) -> bytes:
-    """Return the lines of an entry, with their newlines; empty without a message."""
+def _format_short(fields: Fields) -> bytes:
     get = fields.get
     message = get(b"MESSAGE")
     if message is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shipper.sources.journal import headers, process, reader
-from shipper.sources.journal.rules import EntryRules, Priority
+from shipper.sources.journal.rules import EntryRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
@@ -209,7 +209,7 @@ async def test_a_journal_that_was_set_back_is_read_on_under_another_file_id(
         (EntryRules(units=("web*",)), [0, 1, 3]),
         (EntryRules(units=("*",), excluded=("web.service",)), [1, 2]),
         (EntryRules(excluded=("*.timer",)), [0, 1, 3, 4]),
-        (EntryRules(least=Priority.err), [1]),
+        (EntryRules(least=3), [1]),
     ],
 )
 async def test_units_and_priorities_that_are_left_out_are_no_gap(
