@@ -12,7 +12,7 @@ import click
 
 from broker.commands import shared
 from broker.inspect.events import NOISE, BrokerEvent, listen
-from broker.inspect.message import StoredMessage, format_message, serialize_message
+from broker.inspect.message import format_message, serialize_message
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, tail
@@ -22,6 +22,7 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import escape, format_count, prefix_lines, printable
 from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import StreamMessage
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.wire.endings import Endings
 
@@ -126,7 +127,7 @@ def get(
     if host and sequence:
         raise click.UsageError("give SEQUENCE or --host, not both")
 
-    async def read(connection: Connection) -> StoredMessage:
+    async def read(connection: Connection) -> StreamMessage:
         if host and not stream:
             return await get_last_message(connection, await list_streams(connection), host)
         name = await choose_stream(connection, stream)

@@ -112,7 +112,7 @@ class LineFinder:
             before, line, after = await find_around(
                 self._connection, history, LineKey.parse(key), most
             )
-        lines = [*before[-most:], line, *after[:most]] if most else [line]
+        lines = [*before, line, *after]
         return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
 
     async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:

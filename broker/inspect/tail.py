@@ -1,18 +1,16 @@
 """`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.found_lines import FoundLines, OpenRecords
 from nats_logship.client.line_search import LineFilter, search, search_newest, select
 from nats_logship.client.ranges import SequenceRange
@@ -86,7 +84,7 @@ async def _follow(
         # without an expression unfinished lines and records are shown as they come
         opened = OpenRecords() if wanted.match else None
         async for some in follow(readers):
-            for found in _select(some, wanted, opened):
+            for found in (found for one in some for found in select(one, wanted, opened)):
                 yield found
 
 
@@ -125,17 +123,3 @@ async def _read_stored(
         async for run in runs:
             for found in run.found:
                 yield found
-
-
-def _select(
-    messages: Sequence[StoredMessage], wanted: LineFilter, opened: OpenRecords | None
-) -> Iterator[FoundLines]:
-    for one in messages:
-        message = StreamMessage(
-            subject=one.name,
-            sequence=one.sequence,
-            stored_at=one.stored_at,
-            headers=dict(one.headers),
-            payload=one.payload,
-        )
-        yield from select(message, wanted, opened)

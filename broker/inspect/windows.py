@@ -6,18 +6,17 @@ becomes lines and counts in threads. A record of several lines is one `Line`, wi
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 
-from broker.inspect.message import StoredMessage
 from broker.inspect.ranges import StreamRange
 from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, find_sequence
-from nats_logship.client.found_lines import FoundLines, count_lines
-from nats_logship.client.line_search import LineFilter, search, select
+from nats_logship.client.found_lines import FoundLines
+from nats_logship.client.line_search import LineFilter, search
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs
@@ -105,34 +104,14 @@ async def _find_cut(connection: Connection, one: StreamRange, time: int) -> int:
     return max(one.first, min(one.until, one.until if found is None else found))
 
 
-def summarize_messages(
-    messages: Sequence[StoredMessage], stream: str, wanted: LineFilter, most: int
-) -> WindowFound:
-    """Return what messages have of the lines that are wanted: the first `most`, and counts."""
-    found = [
-        lines
-        for one in messages
-        for lines in select(
-            StreamMessage(
-                subject=one.name,
-                sequence=one.sequence,
-                stored_at=one.stored_at,
-                headers=dict(one.headers),
-                payload=one.payload,
-            ),
-            wanted,
-        )
-    ]
-    return summarize(found, stream, Order.OLDEST, most)
-
-
 def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> WindowFound:
     """Return the first or the last `most` lines, or few more, and count all."""
     result = WindowFound(counts=_count(found))
     for some in found if order is Order.OLDEST else reversed(found):
         if most <= 0:
             break
-        lines = [_make_line(one, stream) for one in _cut(some, order, most)]
+        parts = some.first(most) if order is Order.OLDEST else some.last(most)
+        lines = [make_line(one, stream) for one in parts]
         result.lines += lines
         most -= len(lines)
     result.lines.sort(key=lambda one: one.order)
@@ -155,21 +134,8 @@ def _count(found: Iterable[FoundLines]) -> Counter[tuple[int, int]]:
     return counts
 
 
-def _cut(found: FoundLines, order: Order, most: int) -> Iterator[FoundLines]:
-    """Yield the first or the last lines, or records, each by itself."""
-    if order is Order.NEWEST:
-        yield from found.last(most)
-        return
-    texts = found.records
-    if texts is None:
-        texts = tuple(found.lines.removesuffix(b"\n").split(b"\n", most)[:most])
-    number = found.number
-    for text in texts[:most]:
-        yield found._replace(lines=text, number=number)
-        number += count_lines(text)
-
-
-def _make_line(found: FoundLines, stream: str) -> Line:
+def make_line(found: FoundLines, stream: str) -> Line:
+    """Return a line, or record, of a stream that is named with its creation."""
     text = found.lines.removesuffix(b"\n")
     return Line(
         time=found.stored_at,

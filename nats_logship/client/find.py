@@ -57,13 +57,17 @@ class AnswerHead(NamedTuple):
 
 
 class StreamMessage(NamedTuple):
-    """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
+    """A message of a stream; `stored_at` is in nanoseconds since the epoch.
+
+    If only headers were requested, the payload is empty, and `left_out` are its bytes.
+    """
 
     subject: str
     sequence: int
     stored_at: int
     headers: dict[str, str]
     payload: bytes
+    left_out: int = 0
 
     @classmethod
     def from_direct_get(cls, answer: RawMessage) -> "StreamMessage | None":

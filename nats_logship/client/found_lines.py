@@ -1,7 +1,10 @@
 """Lines that were found in messages of a stream, and records whose lines are in several of them."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from nats_logship.wire.delivery import RawMessage
@@ -14,7 +17,8 @@ _PIECE_COST = 64 * 1024  # bytes that a held piece counts for beside its own
 class FoundLines(NamedTuple):
     """Lines in a row from one file of a host; `stored_at` is in nanoseconds since the epoch.
 
-    `number` is that of the first line in its message, from 0. `file_id` and `end` are those of the
+    `number` is that of the first line in its message, from 0; a record that goes on in later
+    messages has the place of its first line. `file_id` and `end` are those of the
     section's span; empty and 0 for the lines of another client. `records` are the lines as they
     belong together; None: each is alone.
     """
@@ -36,8 +40,37 @@ class FoundLines(NamedTuple):
             return [record.removesuffix(b"\n") for record in self.records]
         return self.lines.removesuffix(b"\n").split(b"\n")
 
+    def first(self, most: int) -> Iterator["FoundLines"]:
+        """Yield the first records or lines, at most `most`, each by itself."""
+        texts, number = self.records, self.number
+        if texts is None:
+            texts = tuple(self.lines.removesuffix(b"\n").split(b"\n", most)[:most])
+        for text in texts[:most] if self.lines else ():
+            text = text.removesuffix(b"\n") + b"\n"
+            records = None if self.records is None else (text,)
+            yield self._replace(lines=text, records=records, number=number)
+            number += text.count(b"\n")
+
+    def divide(self, number: int) -> tuple["FoundLines", "FoundLines"]:
+        """Return what is before the record or line that has a line, by its number, and the rest."""
+        passed, records = number - self.number, self.records
+        parts: tuple[tuple[bytes, ...] | None, ...] = (None, None)
+        if records is None:
+            count = partial(self.lines.count, b"\n", 0)
+            cut = bisect_left(range(len(self.lines)), passed, key=count)
+        else:
+            at = bisect_right([*accumulate(map(count_lines, records))], passed)
+            parts, cut = (records[:at], records[at:]), sum(map(len, records[:at]))
+        before, rest = self.lines[:cut], self.lines[cut:]
+        return (
+            self._replace(lines=before, records=parts[0]),
+            self._replace(lines=rest, records=parts[1], number=self.number + count_lines(before)),
+        )
+
     def last(self, most: int) -> Iterator["FoundLines"]:
         """Yield the last records or lines, at most `most`, each by itself."""
+        if not (self.lines and most):
+            return
         if self.records is not None:
             parts = list(self.records[-most:])
         else:
@@ -64,7 +97,7 @@ class OpenRecords:
     """Records and lines that go on in later messages, by the end of a subject and by file id.
 
     They are held until they are complete, but at most 16 MiB of them: others are found in pieces.
-    A record is found in the message that completes it.
+    A record is found as soon as a message completes it.
     """
 
     _held: dict[tuple[bytes, str], _Piece] = field(default_factory=dict)
@@ -85,7 +118,7 @@ class OpenRecords:
             before = None
         if before:
             first = records.end_of_rest(lines) if records else lines.find(b"\n") + 1 or len(lines)
-            record = found._replace(lines=before.found.lines + lines[:first])
+            record = before.found._replace(lines=before.found.lines + lines[:first], end=found.end)
             if goes_on and first == len(lines):
                 yield from self._hold(_Piece(record, section, before.cost + first))
                 return

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -28,24 +27,21 @@ from nats_logship.wire.expressions import Expression, bounded_expression, matchi
 from nats_logship.wire.levels import hint_of, level_runs, levels_from
 from nats_logship.wire.message import (
     MalformedMessage,
+    Origin,
     Section,
     decode_origin,
     decode_payload,
     split_sections,
 )
-from nats_logship.wire.subjects import (
-    InvalidHost,
-    InvalidSubject,
-    Subject,
-    host_filter,
-    partition_filter,
-)
+from nats_logship.wire.subjects import Subject, host_filter, parse_subject, partition_filter
 
 _BLOCK_BYTES = 4 * 1024 * 1024  # of lines that are searched at once
 _MOST_JOINED = 500_000  # lines of a section: more are shown line by line
 _MOST_RUNS = 10_000  # runs of lines of a section: more are one, with the number of its first line
-_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
-_WIDER = 8  # each further search covers so many times more messages
+FIRST_WINDOW = 32
+"""Messages at the end of a range that are searched for the last lines."""
+WIDER = 8
+"""Each further search covers so many times more messages."""
 _ENCODING = b"Content-Encoding"
 Range = tuple[int, int]
 
@@ -127,14 +123,14 @@ def select(
 
     Records that go on in other messages are joined by `opened`; without it, pieces are selected.
     """
-    subject = _parse(message.subject)
+    subject = parse_subject(message.subject)
     if subject is None:
         _log_trouble(message.sequence, f"{message.subject!r} is not the subject of a host")
         return
     if not wanted.wants(subject):
         return
     try:
-        sections = _split(message)
+        sections = split_message(message, decode_origin(message.headers))
     except MalformedMessage as error:
         _log_trouble(message.sequence, str(error))
         return
@@ -210,7 +206,7 @@ async def search_newest(
     The search begins again with a wider range while it finds less, at least to `most` messages; the
     number is 0 if it covered the whole range or found so many lines. Raises as `read_runs`.
     """
-    window = _FIRST_WINDOW
+    window = FIRST_WINDOW
     while True:
         # from the new beginning to the end again: a record may go on there
         first = max(item.first, item.until - window)
@@ -223,7 +219,7 @@ async def search_newest(
             return list(found), 0
         if most is not None and window > most:
             return list(found), window
-        window *= _WIDER
+        window *= WIDER
 
 
 def _choose(
@@ -276,22 +272,17 @@ def _log_trouble(sequence: int, reason: str) -> None:
     logger.warning("message %d holds no lines: %s", sequence, printable(reason))
 
 
-def _split(message: StreamMessage) -> list[tuple[Section | None, bytes]]:
-    """Return each section with its lines; those of another client have none."""
-    origin, payload = decode_origin(message.headers), message.payload
-    lines = decode_payload(message.headers, payload)
+def split_message(
+    message: StreamMessage, origin: Origin | None
+) -> list[tuple[Section | None, bytes]]:
+    """Return each section with its lines; those of another client have none.
+
+    A newline is added if the last line of another client has none. Raises `MalformedMessage`.
+    """
+    lines = decode_payload(message.headers, message.payload)
     if origin is not None:
         return [*split_sections(origin, lines)]
     return [(None, lines if not lines or lines.endswith(b"\n") else lines + b"\n")]
-
-
-@lru_cache(100_000)
-def _parse(subject: str) -> Subject | None:
-    """Return the subject of a host's lines; None for any other subject."""
-    try:
-        return Subject.parse(subject)
-    except (InvalidSubject, InvalidHost):
-        return None
 
 
 def _select(found: FoundLines, section: Section | None, wanted: LineFilter) -> Iterator[FoundLines]:

@@ -125,10 +125,10 @@ class TableFinder:
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """See `Around`."""
         before, after = await self._table.find_around(one, most)
-        if self._after:
+        if self._after and len(after) < most:
             more_before, more_after = await self._after.find_around(one, most)
             before, after = [*before, *more_before], [*after, *more_after]
-        if self._before:
+        if self._before and len(before) < most:
             more_before, more_after = await self._before.find_around(one, most)
             before, after = [*more_before, *before], [*more_after, *after]
         return before[-most:], after[:most]

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from glob import escape
+from datetime import timedelta
 
-from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import resolve_moment
+from nats_logship.client.find import find_sequence, resolve_moment
 from nats_logship.client.line_search import LineFilter, search, search_newest
+from nats_logship.client.lines_around import LinePlace, find_around
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
 from receiver.search.found import Found, SearchStatus
@@ -84,31 +84,16 @@ class Newer:
 
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file, which may be older."""
-        files = (escape(one.file),) if one.file else ()
-        exact = LineFilter(LineSelection((escape(one.host),), files))
         before, after = list[Found](), list[Found]()
         for key, item in self._whole.items():
-            first = item.first
-            if key == one.stream and first <= one.sequence < item.until:
-                first = one.sequence + 1
-                own = await self._list(replace(item, first=one.sequence, until=first), exact, None)
-                before += [line for line in own if line.pos < one.pos]
-                after += [line for line in own if line.pos > one.pos]
-                older = replace(item, until=one.sequence)
-                lines, _ = await search_newest(self.connection, older, exact, most)
-                before = [*(Found.from_stream(line, key) for line in lines), *before]
-            after += await self._list(replace(item, first=first), exact, most)
-        is_same = [[line for line in some if line.file == one.file] for some in (before, after)]
-        return is_same[0][-most:], is_same[1][:most]
-
-    async def _list(self, item: SequenceRange, wanted: LineFilter, most: int | None) -> list[Found]:
-        """Return the first lines of a range, each by itself."""
-        key = next(key for key, one in self._whole.items() if one.stream == item.stream)
-        found = list[Found]()
-        async with aclosing(search(self.connection, item, wanted)) as runs:
-            async for run in runs:
-                for lines in run.found:
-                    found += (Found.from_stream(one, key) for one in lines.last(len(lines.lines)))
-                if most is not None and len(found) >= most:
-                    break
-        return found[:most]
+            place = LinePlace(one.host, one.file, one.sequence, one.pos)
+            if key != one.stream:  # a host may move to another stream
+                time = to_datetime(one.time or 0) + timedelta.resolution
+                following = await find_sequence(self.connection, item.stream, time)
+                place = place._replace(sequence=following or item.until, number=-1)
+            found = await find_around(self.connection, item, place, most)
+            before += (Found.from_stream(line, key) for line in found.before)
+            after += (Found.from_stream(line, key) for line in found.after)
+        before.sort(key=lambda line: line.time or 0)
+        after.sort(key=lambda line: line.time or 0)
+        return before[-most:], after[:most]
