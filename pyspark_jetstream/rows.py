@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from zstandard import ZstdDecompressor
 
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     decode_origin,
@@ -21,6 +20,7 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import parse_subject
 from pyspark_jetstream.options import SourceOptions, columns
 

@@ -22,9 +22,9 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import escape, format_count, prefix_lines, printable
 from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.wire.endings import Endings
+from nats_logship.wire.stream_message import StreamMessage
 
 _COUNT = click.IntRange(min=0)
 logger = logging.getLogger(__name__)

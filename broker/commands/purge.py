@@ -18,7 +18,7 @@ from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage
+from nats_logship.wire.stream_message import StreamMessage
 
 _ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from broker.inspect.reader import get_message
 from broker.inspect.windows import make_line
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.client.line_search import LineFilter, select
 from nats_logship.client.lines_around import LinePlace
@@ -17,6 +16,7 @@ from nats_logship.client.lines_around import find_around as find_lines_around
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line
+from nats_logship.wire.stream_message import StreamMessage
 
 _DIGITS = 19  # of a number in a key
 _PATIENCE = 15.0  # seconds for those before it, and for those after it

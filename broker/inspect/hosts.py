@@ -15,10 +15,10 @@ from nats_logship.app.timestamps import SECOND, format_time, parse_time, to_date
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.pause import active_pause
 from nats_logship.wire.positions import Positions, UnreadablePositions
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 from nats_logship.wire.subjects import parse_subject
 

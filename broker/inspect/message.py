@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from nats_logship.app.text import escape, printable
 from nats_logship.app.timestamps import format_time
-from nats_logship.client.find import StreamMessage
-from nats_logship.client.line_search import split_message
 from nats_logship.wire.message import MalformedMessage, Origin, Section, decode_origin
+from nats_logship.wire.stream_message import StreamMessage, split_message
 from nats_logship.wire.subjects import Subject, parse_subject
 
 _SPANS = "Log-Spans"

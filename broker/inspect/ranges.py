@@ -8,8 +8,9 @@ from functools import partial
 from broker.inspect.streams import list_streams
 from nats_logship.app.timestamps import EARLIEST, LATEST, Moment, to_datetime, to_nanoseconds
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, resolve_moment
+from nats_logship.client.find import find_message, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
+from nats_logship.wire.stream_message import StreamMessage
 
 
 @dataclass(slots=True)

@@ -17,9 +17,10 @@ from nats_logship.app.timestamps import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, find_sequence
+from nats_logship.client.find import find_message, find_sequence
 from nats_logship.client.stream_reader import NameInUse, Start, StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import host_filter, reader_names
 
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time

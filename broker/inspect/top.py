@@ -16,8 +16,8 @@ from nats_logship.app.table import plain, table
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.stream_reader import at_sequence
+from nats_logship.wire.stream_message import StreamMessage
 
 _PATIENCE = 5.0  # seconds for the broker's answers
 _MOST_ROWS = 15  # of partitions, and of hosts

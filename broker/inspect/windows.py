@@ -14,12 +14,13 @@ from functools import partial
 from broker.inspect.ranges import StreamRange
 from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, find_sequence
+from nats_logship.client.find import find_message, find_sequence
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.client.line_search import LineFilter, search
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs
+from nats_logship.wire.stream_message import StreamMessage
 
 _FIRST_WINDOW = 64  # messages of the fullest stream
 _WIDER = 4  # each window covers so many times more messages

@@ -19,7 +19,6 @@ import zstandard
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import AnswerHead, StreamMessage
 from nats_logship.client.found_lines import FoundLines, OpenRecords, count_lines, records_of
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
@@ -27,12 +26,11 @@ from nats_logship.wire.expressions import Expression, bounded_expression, matchi
 from nats_logship.wire.levels import hint_of, level_runs, levels_from
 from nats_logship.wire.message import (
     MalformedMessage,
-    Origin,
     Section,
     decode_origin,
     decode_payload,
-    split_sections,
 )
+from nats_logship.wire.stream_message import AnswerHead, StreamMessage, split_message
 from nats_logship.wire.subjects import Subject, host_filter, parse_subject, partition_filter
 
 _BLOCK_BYTES = 4 * 1024 * 1024  # of lines that are searched at once
@@ -270,19 +268,6 @@ def _read_lines(message: RawMessage, decompressor: zstandard.ZstdDecompressor) -
 
 def _log_trouble(sequence: int, reason: str) -> None:
     logger.warning("message %d holds no lines: %s", sequence, printable(reason))
-
-
-def split_message(
-    message: StreamMessage, origin: Origin | None
-) -> list[tuple[Section | None, bytes]]:
-    """Return each section with its lines; those of another client have none.
-
-    A newline is added if the last line of another client has none. Raises `MalformedMessage`.
-    """
-    lines = decode_payload(message.headers, message.payload)
-    if origin is not None:
-        return [*split_sections(origin, lines)]
-    return [(None, lines if not lines or lines.endswith(b"\n") else lines + b"\n")]
 
 
 def _select(found: FoundLines, section: Section | None, wanted: LineFilter) -> Iterator[FoundLines]:

@@ -9,8 +9,8 @@ from broker.inspect.reader import get_message
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.stream_message import StreamMessage
 from tests.broker.inspect.conftest import Publish, message
 
 

@@ -23,9 +23,9 @@ from broker.inspect.top import TopView
 from broker.report import REPORT_SUBJECT, NodeReport
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.streams import STREAM
 from receiver.consume.fetch import consumer_config
 from tests.broker.conftest import logbroker
