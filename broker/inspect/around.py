@@ -11,7 +11,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.client.line_search import LineFilter, select
-from nats_logship.client.lines_around import LinePlace
+from nats_logship.client.lines_around import LineId
 from nats_logship.client.lines_around import find_around as find_lines_around
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState
@@ -83,8 +83,8 @@ async def _find_in_stream(
     if (own := await asyncio.to_thread(_find_line, message, key.pos)) is None:
         raise OperatorError("this message holds no such line")
     item = SequenceRange(">", state.first, state.until, state.name)
-    place = LinePlace(own.host, own.file, key.sequence, own.number)
-    found = await find_lines_around(connection, item, place, max(1, most), _PATIENCE)
+    line = LineId(own.host, own.file, key.sequence, own.number)
+    found = await find_lines_around(connection, item, line, max(1, most), _PATIENCE)
     before, after = [*found.before], found.after[:most]
     if found.at is None and before and own.lines in before[-1].lines:
         own = before.pop()  # a record that began in an earlier message

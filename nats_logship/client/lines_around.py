@@ -15,10 +15,10 @@ from nats_logship.client.line_search import FIRST_WINDOW, WIDER, LineFilter, sea
 from nats_logship.client.ranges import SequenceRange
 
 
-class LinePlace(NamedTuple):
-    """The place of a line in a host and file: its message, and its number in that, from 0.
+class LineId(NamedTuple):
+    """A line of a host and file: its message, and its number in that, from 0.
 
-    There may be no such line: then what is before and after the place is found.
+    There may be no such line: then the lines before and after it are found.
     """
 
     host: str
@@ -29,12 +29,12 @@ class LinePlace(NamedTuple):
 
 @dataclass(slots=True)
 class LinesAround:
-    """The last `most` lines, or records, before a place, the one that has it, and those after it.
+    """The last `most` lines before a line, the line, and those after it; a record counts as one.
 
     After it are at least `enough`, if there are so many, and at most `most`.
     """
 
-    place: LinePlace
+    line: LineId
     most: int
     enough: int
     before: deque[FoundLines] = field(init=False)
@@ -48,17 +48,17 @@ class LinesAround:
     def add(self, runs: Iterable[FoundLines]) -> bool:
         """Add lines in their order; return whether there are enough."""
         for one in runs:
-            if one.file == self.place.file and len(self.after) < self.enough:
+            if one.file == self.line.file and len(self.after) < self.enough:
                 self._add(one)
         return len(self.after) >= self.enough
 
     def _add(self, found: FoundLines) -> None:
         left = self.most - len(self.after)
-        if (found.sequence, found.number) > self.place[2:]:
+        if (found.sequence, found.number) > self.line[2:]:
             self.after += found.first(left)
             return
-        if found.sequence == self.place.sequence:
-            found, rest = found.divide(self.place.number)
+        if found.sequence == self.line.sequence:
+            found, rest = found.divide(self.line.number)
             for self.at in rest.first(1):
                 self.after += [*rest.first(left + 1)][1:]
         self.before.extend(found.last(self.most))
@@ -67,18 +67,18 @@ class LinesAround:
 async def find_around(
     connection: Connection,
     item: SequenceRange,
-    place: LinePlace,
+    line: LineId,
     most: int,
     patience: float | None = None,
 ) -> LinesAround:
-    """Return the lines around a place in a range of a stream, at most `most`, which is above 0.
+    """Return the lines around a line in a range of a stream, at most `most`, which is above 0.
 
     These are fewer if the search for either side takes over `patience` seconds. Raises as `search`.
     """
-    files = (escape(place.file),) if place.file else ()
-    wanted = LineFilter(LineSelection((escape(place.host),), files))
-    window, end = FIRST_WINDOW, min(place.sequence + 1, item.until)
-    found = LinesAround(place, most, most)
+    files = (escape(line.file),) if line.file else ()
+    wanted = LineFilter(LineSelection((escape(line.host),), files))
+    window, end = FIRST_WINDOW, min(line.sequence + 1, item.until)
+    found = LinesAround(line, most, most)
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
             await _read(
@@ -88,7 +88,7 @@ async def find_around(
         async with asyncio.timeout(patience):
             while len(found.before) < most and end - window > item.first:
                 window *= WIDER
-                wider, part = LinesAround(place, most, 1), max(item.first, end - window)
+                wider, part = LinesAround(line, most, 1), max(item.first, end - window)
                 await _read(connection, replace(item, first=part), wanted, wider)
                 found.before, found.at = wider.before, wider.at or found.at
     return found

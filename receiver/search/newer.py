@@ -11,7 +11,7 @@ from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_sequence, resolve_moment
 from nats_logship.client.line_search import LineFilter, search, search_newest
-from nats_logship.client.lines_around import LinePlace, find_around
+from nats_logship.client.lines_around import LineId, find_around
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
 from receiver.search.found import Found, SearchStatus
@@ -86,14 +86,14 @@ class Newer:
         """Return the lines before and after a line in its host and file, which may be older."""
         before, after = list[Found](), list[Found]()
         for key, item in self._whole.items():
-            place = LinePlace(one.host, one.file, one.sequence, one.pos)
+            line = LineId(one.host, one.file, one.sequence, one.pos)
             if key != one.stream:  # a host may move to another stream
                 time = to_datetime(one.time or 0) + timedelta.resolution
                 following = await find_sequence(self.connection, item.stream, time)
-                place = place._replace(sequence=following or item.until, number=-1)
-            found = await find_around(self.connection, item, place, most)
-            before += (Found.from_stream(line, key) for line in found.before)
-            after += (Found.from_stream(line, key) for line in found.after)
-        before.sort(key=lambda line: line.time or 0)
-        after.sort(key=lambda line: line.time or 0)
+                line = line._replace(sequence=following or item.until, number=-1)
+            found = await find_around(self.connection, item, line, most)
+            before += (Found.from_stream(other, key) for other in found.before)
+            after += (Found.from_stream(other, key) for other in found.after)
+        before.sort(key=lambda other: other.time or 0)
+        after.sort(key=lambda other: other.time or 0)
         return before[-most:], after[:most]
