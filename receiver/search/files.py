@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import Full, Queue
@@ -30,7 +30,7 @@ from receiver.search.find import Groups, StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
 from receiver.search.newer import Newer
 from receiver.search.received import ReceivedFiles, ReceivedPart
-from receiver.search.scan import ScannedRun, Search, scan
+from receiver.search.scan import Range, ScannedRun, Search, scan
 
 _BLOCKS = 16  # of a file that wait until those of the files before are shown
 _SOON = 0.1  # seconds
@@ -160,15 +160,29 @@ class FilesFinder:
 
     def _make_search(self, part: ReceivedPart) -> Search:
         """Return a function that finds the wanted lines of a part, by their times at its ends."""
-        query = self.query
+        query, wanted = self.query, replace(self.wanted, level="")
         since = query.since if query.since is not None and part.begins < query.since else None
         until = query.until if query.until is not None and part.ends >= query.until else None
-        if since is None and until is None:
-            return self.wanted.find
-        from receiver.search.times import LineTimes  # pyarrow
+        if not query.level and since is None and until is None:
+            return wanted.find
+        # these load pyarrow
+        from receiver.search.choose import choose
+        from receiver.search.times import LineTimes
+        from receiver.table.level import have_level
 
-        times = LineTimes(since, until, part.ends)
-        return lambda block, start, end: times.choose(block, self.wanted.find(block, start, end))
+        masks = []
+        if query.level:
+            masks.append(partial(have_level, least=query.level))
+        if since is not None or until is not None:
+            masks.append(LineTimes(since, until, part.ends).mask)
+
+        def find(block: bytearray, start: int, end: int) -> list[Range]:
+            runs = wanted.find(block, start, end)
+            for mask in masks:
+                runs = choose(block, runs, mask)
+            return runs
+
+        return find
 
 
 def _make_found(part: ReceivedPart, run: ScannedRun) -> Found:
