@@ -166,11 +166,11 @@ class FilesFinder:
         if not query.level and since is None and until is None:
             return wanted.find
         # these load pyarrow
-        from receiver.search.choose import choose
+        from receiver.search.choose import Mask, choose
         from receiver.search.times import LineTimes
         from receiver.table.level import have_level
 
-        masks = []
+        masks: list[Mask] = []
         if query.level:
             masks.append(partial(have_level, least=query.level))
         if since is not None or until is not None:
