@@ -82,15 +82,16 @@ class _Printer:
         self._endings, self._as_json, self.has_shown = Endings(), as_json, False
         self._prefixed, self._for_terminal = options.wanted.only_host is None, sys.stdout.isatty()
 
-    async def show(self, one: FoundLines | Searched) -> None:
-        if isinstance(one, Searched):
+    async def show(self, found: list[FoundLines] | Searched) -> None:
+        if isinstance(found, Searched):
             logger.warning(
                 "only the last %s searched for these lines; give --since to search further back",
-                format_count(one.messages, "message", "were"),
+                format_count(found.messages, "message", "were"),
             )
-            return
-        self.has_shown = True
-        await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
+        elif found:
+            self.has_shown = True
+            shown = map(_format_json if self._as_json else self._format, found)
+            await shared.write_to_stdout(b"".join(shown))
 
     def _format(self, piece: FoundLines) -> bytes:
         if self._prefixed:

@@ -50,8 +50,10 @@ class TailOptions:
 
 async def tail(
     connection: Connection, wanted: TailOptions
-) -> AsyncGenerator[FoundLines | Searched, None]:
-    """Yield the lines to show, and before them a `Searched` if not all messages were searched.
+) -> AsyncGenerator[list[FoundLines] | Searched, None]:
+    """Yield the lines to show, many at a time.
+
+    Before them comes a `Searched` if not all messages were searched.
 
     The last lines are in the order of their storage. Lines since a sequence or a time are in order
     for each host, one stream after the other. After a lost connection no line is yielded twice or
@@ -61,8 +63,9 @@ async def tail(
     ends = [await _find_ends(connection, name, wanted.since) for name in names]
     if wanted.lines is None:
         for one in ends:
-            async for found in _read_stored(connection, one, wanted.wanted):
-                yield found
+            async with aclosing(search(connection, one, wanted.wanted)) as runs:
+                async for run in runs:
+                    yield run.found
     elif wanted.lines:
         async for newest in _read_newest(connection, ends, wanted):
             yield newest
@@ -73,7 +76,7 @@ async def tail(
 
 async def _follow(
     connection: Connection, ends: Sequence[SequenceRange], wanted: LineFilter
-) -> AsyncGenerator[FoundLines, None]:
+) -> AsyncGenerator[list[FoundLines], None]:
     """Yield new lines, those behind the ends."""
     async with AsyncExitStack() as stack:
         readers: list[MessageReader] = []
@@ -84,13 +87,12 @@ async def _follow(
         # without an expression unfinished lines and records are shown as they come
         opened = OpenRecords() if wanted.match else None
         async for some in follow(readers):
-            for found in (found for one in some for found in select(one, wanted, opened)):
-                yield found
+            yield [found for one in some for found in select(one, wanted, opened)]
 
 
 async def _read_newest(
     connection: Connection, ends: Sequence[SequenceRange], wanted: TailOptions
-) -> AsyncGenerator[FoundLines | Searched, None]:
+) -> AsyncGenerator[list[FoundLines] | Searched, None]:
     """Yield the last lines of all streams in the order of their storage."""
     newest: list[FoundLines] = []
     for one in ends:
@@ -102,8 +104,7 @@ async def _read_newest(
         if searched:
             yield Searched(searched)
     newest.sort(key=lambda found: found.stored_at)
-    for found in newest[-(wanted.lines or 1) :]:
-        yield found
+    yield newest[-(wanted.lines or 1) :]
 
 
 async def _find_ends(connection: Connection, stream: str, since: Moment | None) -> SequenceRange:
@@ -114,12 +115,3 @@ async def _find_ends(connection: Connection, stream: str, since: Moment | None) 
     ask = partial(find_sequence_at, stream=stream, moment=since or 0, end=until)
     first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
     return SequenceRange(">", first, until, stream)
-
-
-async def _read_stored(
-    connection: Connection, item: SequenceRange, wanted: LineFilter
-) -> AsyncGenerator[FoundLines, None]:
-    async with aclosing(search(connection, item, wanted)) as runs:
-        async for run in runs:
-            for found in run.found:
-                yield found

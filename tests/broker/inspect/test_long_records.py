@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.inspect.tail import TailOptions, tail
+from broker.inspect.tail import TailOptions
 from nats_logship.client.connection import Connection
-from nats_logship.client.found_lines import FoundLines
 from nats_logship.wire.message import Origin, Rest, Section, Span, encode_origin
+from tests.broker.inspect.conftest import tail_lines
 from tests.support.commands import run_command
 
 pytestmark = pytest.mark.nats
@@ -27,7 +27,7 @@ async def _publish(
 
 async def _show(connection: Connection, match: str, lines: int | None = 9) -> list[bytes]:
     wanted = TailOptions(match=match, lines=lines, since=0, follow=False)
-    return [one.lines async for one in tail(connection, wanted) if isinstance(one, FoundLines)]
+    return [one.lines async for one in tail_lines(connection, wanted)]
 
 
 @pytest.mark.parametrize("lines", ["-n1", "-n9", "--since=earliest"])
@@ -99,9 +99,8 @@ async def test_a_new_record_is_shown_once_it_is_whole(connection: Connection) ->
     found: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def watch() -> None:
-        async for one in tail(connection, TailOptions(since=0, match="at")):
-            if isinstance(one, FoundLines):
-                await found.put(one.lines)
+        async for one in tail_lines(connection, TailOptions(since=0, match="at")):
+            await found.put(one.lines)
 
     await connection.ask("logs.p0.web02", b"at first\n")
     watching = asyncio.ensure_future(watch())
