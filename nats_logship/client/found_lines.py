@@ -20,7 +20,7 @@ class FoundLines(NamedTuple):
     `number` is that of the first line in its message, from 0; a record that goes on in later
     messages has the place of its first line. `file_id` and `end` are those of the
     section's span; empty and 0 for the lines of another client. `records` are the lines as they
-    belong together; None: each is alone.
+    belong together; None: each is alone. If it `goes_on`, its rest is in a later message.
     """
 
     host: str
@@ -33,6 +33,7 @@ class FoundLines(NamedTuple):
     file_id: str = ""
     end: int = 0
     records: tuple[bytes, ...] | None = None
+    goes_on: bool = False
 
     def split(self) -> list[bytes]:
         """Return the records, each without its last newline; without records the lines."""
@@ -122,21 +123,21 @@ class OpenRecords:
             if goes_on and first == len(lines):
                 yield from self._hold(_Piece(record, section, before.cost + first))
                 return
-            yield record, section
+            yield record._replace(goes_on=False), section
         last = _find_last_record(lines, records, first) if goes_on else len(lines)
         number = found.number + count_lines(lines[:first])
         yield found._replace(lines=lines[first:last], number=number), section
         if goes_on:
             number += count_lines(lines[first:last])
-            rest = found._replace(lines=lines[last:], number=number)
+            rest = found._replace(lines=lines[last:], number=number, goes_on=True)
             yield from self._hold(_Piece(rest, section, len(rest.lines)))
 
-    def end(self) -> Iterator[tuple[FoundLines, Section]]:
-        """Yield what is held, when no message follows."""
-        for piece in self._held.values():
-            yield piece.found, piece.section
-        self._held.clear()
-        self._cost = 0
+    def end(self, before: int | None = None) -> Iterator[tuple[FoundLines, Section]]:
+        """Yield what is held, if nothing follows: all, or what began before a time."""
+        for key, piece in [*self._held.items()]:
+            if before is None or piece.found.stored_at < before:
+                self._cost -= self._held.pop(key).cost
+                yield piece.found, piece.section
 
     def _take(self, found: FoundLines) -> _Piece | None:
         piece = self._held.pop(_key_of(found), None)

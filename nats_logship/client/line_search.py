@@ -145,9 +145,14 @@ def select(
         number += count_lines(lines)
 
 
-def select_held(opened: OpenRecords, wanted: LineFilter) -> list[FoundLines]:
-    """Return the wanted lines of records whose rest has not come, and forget these records."""
-    return [found for one in opened.end() for found in _select(*one, wanted)]
+def select_held(
+    opened: OpenRecords, wanted: LineFilter, before: int | None = None
+) -> list[FoundLines]:
+    """Return the wanted lines of records whose rest has not come, and forget these records.
+
+    Only of records that began before a time, if there is one.
+    """
+    return [found for one in opened.end(before) for found in _select(*one, wanted)]
 
 
 def _search_run(
@@ -173,23 +178,34 @@ async def search(
 
     Raises as `read_runs`.
     """
-    if len(subjects := wanted.subjects) == 1:
-        item = replace(item, subject=subjects[0])
     following, opened = item.first, OpenRecords()
     try:
-        async with aclosing(read_runs(connection, item)) as runs:
+        async with aclosing(search_on(connection, item, wanted, opened)) as runs:
             async for run in runs:
-                blocks = _search_run(run, wanted, opened)
-                while (found := await asyncio.to_thread(next, blocks, None)) is not None:
-                    yield SearchedRun(found, 0, following)
-                if last := StreamMessage.from_direct_get(run[-1]) if run else None:
-                    following = last.sequence + 1
-                    size = sum(len(one.head) + len(one.data) for one in run)
-                    yield SearchedRun([], size, following, last.stored_at)
+                following = run.following
+                yield run
     except LostSequences:
         yield SearchedRun(select_held(opened, wanted), 0, following)
         raise
     yield SearchedRun(select_held(opened, wanted), 0, following)
+
+
+async def search_on(
+    connection: Connection, item: SequenceRange, wanted: LineFilter, opened: OpenRecords
+) -> AsyncGenerator[SearchedRun, None]:
+    """Yield the same, but `opened` has what goes on before and behind the range."""
+    if len(subjects := wanted.subjects) == 1:
+        item = replace(item, subject=subjects[0])
+    following = item.first
+    async with aclosing(read_runs(connection, item)) as runs:
+        async for run in runs:
+            blocks = _search_run(run, wanted, opened)
+            while (found := await asyncio.to_thread(next, blocks, None)) is not None:
+                yield SearchedRun(found, 0, following)
+            if last := StreamMessage.from_direct_get(run[-1]) if run else None:
+                following = last.sequence + 1
+                size = sum(len(one.head) + len(one.data) for one in run)
+                yield SearchedRun([], size, following, last.stored_at)
 
 
 async def search_newest(

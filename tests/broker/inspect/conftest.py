@@ -10,11 +10,23 @@ import zstandard
 from broker.inspect.tail import TailOptions, tail
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines
-from nats_logship.wire.message import Origin, Section, Span, encode_origin
+from nats_logship.wire.message import Origin, Rest, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # the time of reading in all messages, in nanoseconds
 
+START = "start:^[0-9]"
+"""Records that begin with a digit."""
+
 Publish = Callable[..., Awaitable[int]]
+
+
+async def publish_piece(
+    connection: Connection, lines: bytes, start: int, rest: Rest = "", records: str = START
+) -> None:
+    """Publish a part of a file of web01 that begins at a byte; its last record has a `rest`."""
+    span = Span("f.1", start, start + len(lines))
+    section = Section("/a", span, len(lines), lines.count(b"\n"), records=records, rest=rest)
+    await connection.ask("logs.p0.web01", lines, encode_origin(Origin("1-a", 1, (section,))))
 
 
 async def tail_lines(
