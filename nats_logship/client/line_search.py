@@ -8,7 +8,7 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -51,13 +51,15 @@ class LineFilter:
     """Which lines are wanted: of the hosts and files of `selection`, in `partitions` (none: all).
 
     `match` is an expression of RE2, `level` the least level; empty is any line. Records of several
-    lines are chosen whole. Raises ValueError if the expression or the level is bad.
+    lines are chosen whole. `firsts` are sequences of a stream by partition: nothing before them is
+    wanted. Raises ValueError if the expression or the level is bad.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
     partitions: tuple[int, ...] = ()
     match: str = ""
     level: str = ""
+    firsts: Mapping[int, int] = field(default_factory=dict)
     _expression: Expression | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -80,10 +82,11 @@ class LineFilter:
             return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
         return list(map(partition_filter, self.partitions))
 
-    def wants(self, subject: Subject) -> bool:
-        """Whether lines of a subject are wanted."""
+    def wants(self, subject: Subject, sequence: int) -> bool:
+        """Whether the lines of a message are wanted."""
         is_of = not self.partitions or subject.partition in self.partitions
-        return is_of and self.selection.wants_host(subject.host)
+        is_behind = sequence >= self.firsts.get(subject.partition, 0)
+        return is_of and is_behind and self.selection.wants_host(subject.host)
 
     def find(self, lines: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Range]:
         """Return the half-open ranges of the lines in `[start, end)` that match."""
@@ -125,7 +128,7 @@ def select(
     if subject is None:
         _log_trouble(message.sequence, f"{message.subject!r} is not the subject of a host")
         return
-    if not wanted.wants(subject):
+    if not wanted.wants(subject, message.sequence):
         return
     try:
         sections = split_message(message, decode_origin(message.headers))

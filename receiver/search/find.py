@@ -18,7 +18,7 @@ from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
-from receiver.search.newer import Newer
+from receiver.search.newer import Newer, StreamPart
 from receiver.search.table import TableSide
 
 Groups = AsyncGenerator[list[Found], None]
@@ -49,7 +49,9 @@ class StreamFinder:
     ) -> "StreamFinder":
         """Ask the streams what they hold."""
         streams = Newer(connection, make_filter(query), status)
-        await streams.open(lambda state: (state.first, state.until), query.since, query.until)
+        await streams.open(
+            lambda state: StreamPart(state.first, state.until), query.since, query.until
+        )
         return cls(streams)
 
     def find(self, most: int | None) -> Groups:
@@ -91,7 +93,7 @@ class TableFinder:
             self._after = Newer(self.connection, wanted, self.status)
             await self._after.open(table.newer, query.since, query.until, is_seam=True)
             self._before = Newer(self.connection, wanted, self.status)
-            await self._before.open(table.history.range_before, query.since, query.until)
+            await self._before.open(table.before, query.since, query.until)
 
     async def find(self, most: int | None) -> Groups:
         """See `Finder`."""
@@ -174,6 +176,6 @@ class TableFinder:
                 yield found
 
 
-def make_filter(query: Query, partitions: tuple[int, ...] = ()) -> LineFilter:
-    """Return the filter of a stream's lines for a query: of these partitions; none are all."""
-    return LineFilter(query.selection, partitions, query.match, query.level)
+def make_filter(query: Query) -> LineFilter:
+    """Return the filter of a stream's lines for a query."""
+    return LineFilter(query.selection, match=query.match, level=query.level)

@@ -1,10 +1,11 @@
 """Searches the streams, from where the table or the received files end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
@@ -16,8 +17,17 @@ from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
 from receiver.search.found import Found, SearchStatus
 
-StreamPart = Callable[[StreamState], tuple[int, int]]
-"""Returns the sequences `[first, until)` of a stream that are to be searched."""
+
+class StreamPart(NamedTuple):
+    """The sequences `[first, until)` of a stream; of some partitions from other `firsts` on."""
+
+    first: int
+    until: int
+    firsts: Mapping[int, int] = {}
+
+
+ChoosePart = Callable[[StreamState], StreamPart]
+"""Returns which part of a stream is to be searched."""
 
 
 @dataclass(slots=True)
@@ -32,24 +42,26 @@ class Newer:
     status: SearchStatus
     _left: dict[str, SequenceRange] = field(default_factory=dict)  # by stream and creation
     _whole: dict[str, SequenceRange] = field(default_factory=dict)  # the same, of all times
+    _firsts: dict[str, Mapping[int, int]] = field(default_factory=dict)
 
     async def open(
-        self, part: StreamPart, since: int | None, until: int | None, *, is_seam: bool = False
+        self, choose: ChoosePart, since: int | None, until: int | None, *, is_seam: bool = False
     ) -> None:
-        """Find what to search: the `part` of each stream, between two times of storage.
+        """Find what to search: what `choose` returns of each stream, between two times of storage.
 
         At a seam, messages that are removed before they are read are an error.
         """
         self._left.clear()
         for name in (await require_layout(self.connection)).names:
             state = await require_stream(self.connection, name)
-            first, end = await asyncio.to_thread(part, state)
+            first, end, firsts = await asyncio.to_thread(choose, state)
             whole = SequenceRange(">", first, end, name, is_seam)
             if since is not None:
                 first = max(first, await self._resolve(since, state))
             if until is not None:
                 end = min(end, await self._resolve(until, state))
             key = state.key
+            self._firsts[key] = firsts
             self._whole[key] = replace(whole, fail_on_data_loss=False)
             self._left[key] = replace(whole, first=first, until=end)
             share = max(0, end - first) / max(1, state.until - state.first)
@@ -68,7 +80,8 @@ class Newer:
         Raises `LostSequences`; then `reached` says from where on.
         """
         for key in self._left:
-            async with aclosing(search(self.connection, self._left[key], self.wanted)) as runs:
+            wanted = replace(self.wanted, firsts=self._firsts[key])
+            async with aclosing(search(self.connection, self._left[key], wanted)) as runs:
                 async for run in runs:
                     self.status.show(self.status.read + run.size, run.stored_at)
                     yield [Found.from_stream(one, key) for one in run.found]
@@ -78,7 +91,8 @@ class Newer:
         """Return the last lines, in the order of storage; raises `LostSequences`."""
         found: list[Found] = []
         for key, item in self._left.items():
-            lines, _ = await search_newest(self.connection, item, self.wanted, most)
+            wanted = replace(self.wanted, firsts=self._firsts[key])
+            lines, _ = await search_newest(self.connection, item, wanted, most)
             found += (Found.from_stream(one, key) for one in lines)
         return sorted(found, key=lambda one: one.time or 0)[-most:]
 
@@ -92,7 +106,12 @@ class Newer:
                 following = await find_sequence(self.connection, item.stream, time)
                 line = line._replace(sequence=following or item.until, number=-1)
             found = await find_around(self.connection, item, line, most)
-            before += (Found.from_stream(other, key) for other in found.before)
+            firsts = self._firsts[key]
+            before += (
+                Found.from_stream(other, key)
+                for other in found.before
+                if other.sequence >= firsts.get(other.partition, 0)
+            )
             after += (Found.from_stream(other, key) for other in found.after)
         before.sort(key=lambda other: other.time or 0)
         after.sort(key=lambda other: other.time or 0)
