@@ -105,7 +105,7 @@ class _Printer:
 def _format_json(piece: FoundLines) -> bytes:
     known = piece._asdict()
     known["time"] = format_time(known.pop("stored_at"))
-    for name in ("lines", "number", "file_id", "end", "records"):
+    for name in ("lines", "number", "file_id", "end", "records", "goes_on"):
         del known[name]
     texts = (line.decode("utf-8", "surrogateescape") for line in piece.split())
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()

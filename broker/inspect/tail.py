@@ -12,7 +12,8 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.found_lines import FoundLines, OpenRecords
-from nats_logship.client.line_search import LineFilter, search, search_newest, select
+from nats_logship.client.line_search import LineFilter, search_newest, select
+from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_reader import at_sequence
 
@@ -55,17 +56,16 @@ async def tail(
 
     Before them comes a `Searched` if not all messages were searched.
 
-    The last lines are in the order of their storage. Lines since a sequence or a time are in order
-    for each host, one stream after the other. After a lost connection no line is yielded twice or
+    Lines are in the order of their storage. After a lost connection no line is yielded twice or
     left out. Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
     names = await retry_until_answered(connection, list_streams, ELECTION)
     ends = [await _find_ends(connection, name, wanted.since) for name in names]
     if wanted.lines is None:
-        for one in ends:
-            async with aclosing(search(connection, one, wanted.wanted)) as runs:
-                async for run in runs:
-                    yield run.found
+        parts = [(one, wanted.wanted) for one in ends]
+        async with aclosing(search_all(connection, parts)) as runs:
+            async for run in runs:
+                yield [found for _, found in run.found]
     elif wanted.lines:
         async for newest in _read_newest(connection, ends, wanted):
             yield newest

@@ -55,7 +55,7 @@ class StreamFinder:
         return cls(streams)
 
     def find(self, most: int | None) -> Groups:
-        """Yield lines of one stream after the other; of each, the first `most` are needed."""
+        """Yield the lines of all streams in the order of storage."""
         return self.streams.find()
 
     async def find_last(self, most: int) -> list[Found]:

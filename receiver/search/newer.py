@@ -11,8 +11,9 @@ from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_sequence, resolve_moment
-from nats_logship.client.line_search import LineFilter, search, search_newest
+from nats_logship.client.line_search import LineFilter, search_newest
 from nats_logship.client.lines_around import LineId, find_around
+from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
 from receiver.search.found import Found, SearchStatus
@@ -75,17 +76,18 @@ class Newer:
         return tuple((key, item.first) for key, item in self._left.items())
 
     async def find(self) -> AsyncGenerator[list[Found], None]:
-        """Yield what is found, in the order of storage in each stream; see `Finder`.
+        """Yield what is found, in the order of storage; see `Finder`.
 
         Raises `LostSequences`; then `reached` says from where on.
         """
-        for key in self._left:
-            wanted = replace(self.wanted, firsts=self._firsts[key])
-            async with aclosing(search(self.connection, self._left[key], wanted)) as runs:
-                async for run in runs:
-                    self.status.show(self.status.read + run.size, run.stored_at)
-                    yield [Found.from_stream(one, key) for one in run.found]
-                    self._left[key] = replace(self._left[key], first=run.following)
+        keys = list(self._left)
+        parts = [(self._left[key], replace(self.wanted, firsts=self._firsts[key])) for key in keys]
+        async with aclosing(search_all(self.connection, parts)) as runs:
+            async for run in runs:
+                self.status.show(self.status.read + run.size, run.stored_at)
+                yield [Found.from_stream(one, keys[number]) for number, one in run.found]
+                for key, following in zip(keys, run.following, strict=True):
+                    self._left[key] = replace(self._left[key], first=following)
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines, in the order of storage; raises `LostSequences`."""
