@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from zstandard import ZstdDecompressor
 
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     decode_origin,
@@ -21,6 +20,7 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.records import parse_records
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.storage.containers import name_container
 from receiver.table.level import find_levels

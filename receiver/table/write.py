@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import background
 from nats_logship.client.access import Access
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.ranges import SequenceRange, read_range
+from nats_logship.wire.stream_message import StreamMessage
 from receiver.table.columns import (
     FILE_BYTES,
     FILE_SCHEMA,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.levels import level_runs
+from nats_logship.wire.stream_message import StreamMessage
 from receiver.storage.containers import name_container
 from receiver.table.columns import Splitter, make_rows
 from receiver.table.level import find_levels
