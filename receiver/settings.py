@@ -111,6 +111,7 @@ class ReceiverSettings(SparkSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+    commands: ClassVar[Collection[str]] = ("search", "table")
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin", "monitor")
 

@@ -29,7 +29,7 @@ def _check_expression(text: str) -> str:
 class SearchSettings(AccessSettings):
     """The settings of `logreceiver search`."""
 
-    model_config = SettingsConfigDict(env_prefix="LOGSEARCH_")
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_SEARCH_")
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin", "monitor")
     sections: ClassVar[Mapping[str, Collection[str]]] = {

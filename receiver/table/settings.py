@@ -1,4 +1,4 @@
-"""The settings of `logreceiver table`: options, variables (LOGTABLE_…) and keys of a TOML file."""
+"""The settings of `logreceiver table`: options, variables and keys of a TOML file."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -33,7 +33,7 @@ def _check_grace(grace: timedelta) -> timedelta:
 class TableSettings(SparkSettings):
     """The settings of `logreceiver table`."""
 
-    model_config = SettingsConfigDict(env_prefix="LOGTABLE_")
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_TABLE_")
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin")
     sections: ClassVar[Mapping[str, Collection[str]]] = {

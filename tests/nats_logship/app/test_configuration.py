@@ -10,6 +10,9 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.configuration import Many, ProgramSettings, load
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import Duration
+from receiver.search.settings import SearchSettings
+from receiver.settings import ReceiverSettings
+from receiver.table.settings import TableSettings
 
 
 class Example(ProgramSettings):
@@ -76,6 +79,25 @@ def test_other_variables_with_the_prefix_are_refused(
     with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting") as refused:
         load(Example, {"needed": 1}, None)
     assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
+
+
+def test_each_of_the_programs_commands_has_variables_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable, level in (("", "debug"), ("SEARCH_", "warning"), ("TABLE_", "error")):
+        monkeypatch.setenv(f"LOGRECEIVER_{variable}LOG_LEVEL", level)
+    given = {"partition": "all", "output": Path("/srv"), "table": "lines"}
+
+    found = [
+        load(model, {name: given[name] for name in needed}, None).log_level
+        for model, needed in (
+            (ReceiverSettings, ("partition", "output")),
+            (SearchSettings, ("output",)),
+            (TableSettings, ("table",)),
+        )
+    ]
+
+    assert found == ["debug", "warning", "error"]
 
 
 @pytest.mark.parametrize(
