@@ -11,7 +11,7 @@ from nats_logship.app.configuration import Many, ProgramSettings, load
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import Duration
 from receiver.search.settings import SearchSettings
-from receiver.settings import ReceiverSettings
+from receiver.settings import ReceiverSettings, ReplaySettings
 from receiver.table.settings import TableSettings
 
 
@@ -81,23 +81,19 @@ def test_other_variables_with_the_prefix_are_refused(
     assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
 
 
-def test_each_of_the_programs_commands_has_variables_of_its_own(
+def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for variable, level in (("", "debug"), ("SEARCH_", "warning"), ("TABLE_", "error")):
-        monkeypatch.setenv(f"LOGRECEIVER_{variable}LOG_LEVEL", level)
-    given = {"partition": "all", "output": Path("/srv"), "table": "lines"}
+    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SPEED": "2", "LEVEL": "error"}
+    for name, value in (variables | {"OUTPUT": "/srv", "TABLE": "/srv/table"}).items():
+        monkeypatch.setenv(f"LOGRECEIVER_{name}", value)
 
-    found = [
-        load(model, {name: given[name] for name in needed}, None).log_level
-        for model, needed in (
-            (ReceiverSettings, ("partition", "output")),
-            (SearchSettings, ("output",)),
-            (TableSettings, ("table",)),
-        )
-    ]
+    for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
+        assert load(model, {}, None).server == ("nats://b1:4222",)
 
-    assert found == ["debug", "warning", "error"]
+    monkeypatch.setenv("LOGRECEIVER_LEVL", "error")
+    with pytest.raises(ConfigurationError, match=r"LEVL is not a setting; .*LOGRECEIVER_LEVEL"):
+        load(SearchSettings, {}, None)
 
 
 @pytest.mark.parametrize(
