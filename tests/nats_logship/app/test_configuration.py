@@ -84,7 +84,7 @@ def test_other_variables_with_the_prefix_are_refused(
 def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SPEED": "2", "LEVEL": "error"}
+    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SINCE": "2h", "LEVEL": "error"}
     for name, value in (variables | {"OUTPUT": "/srv", "TABLE": "/srv/table"}).items():
         monkeypatch.setenv(f"LOGRECEIVER_{name}", value)
 
