@@ -91,8 +91,8 @@ def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_oth
     for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
         assert load(model, {}, None).server == ("nats://b1:4222",)
 
-    monkeypatch.setenv("LOGRECEIVER_LEVL", "error")
-    with pytest.raises(ConfigurationError, match=r"LEVL is not a setting; .*LOGRECEIVER_LEVEL"):
+    monkeypatch.setenv("LOGRECEIVER_LVEL", "error")
+    with pytest.raises(ConfigurationError, match=r"LVEL is not a setting; .*LOGRECEIVER_LEVEL"):
         load(SearchSettings, {}, None)
 
 
