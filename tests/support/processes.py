@@ -100,7 +100,7 @@ class Process:
                 env={**os.environ, **_INSTALLED, **self.environment},
                 start_new_session=True,
             )
-            self.sessions[self.popen.pid] = "".join(stat_of(self.popen.pid)[19:20])
+            self.sessions[self.popen.pid] = when_began(self.popen.pid)
         self.starts += 1
 
     @property
@@ -323,6 +323,11 @@ def proc(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def when_began(pid: int) -> str:
+    """Return when a process began, in ticks since the boot; empty if it has ended."""
+    return "".join(stat_of(pid)[19:20])
 
 
 def stat_of(pid: int) -> list[str]:
