@@ -1,4 +1,4 @@
-"""The settings of `logreceiver table`: options, variables (LOGTABLE_…) and keys of a TOML file."""
+"""The settings of `logreceiver table`: options, variables and keys of a TOML file."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
 from nats_logship.app.units import Duration
+from receiver.settings import MODELS
 from receiver.spark.settings import SparkSettings, split_lines
 from receiver.table.location import Location
 
@@ -33,8 +34,9 @@ def _check_grace(grace: timedelta) -> timedelta:
 class TableSettings(SparkSettings):
     """The settings of `logreceiver table`."""
 
-    model_config = SettingsConfigDict(env_prefix="LOGTABLE_")
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
+    models = MODELS
     credential_kinds = ("receiver", "admin")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Table": (*("table", "storage_option", "since", "every", "commit_size", "once", "listen"),),
