@@ -32,7 +32,8 @@ class Written:
         made = []
         for host, file, seconds, lines in parts:
             stored_at = int(BEGAN + seconds * SECOND)
-            made.append(SectionLines(host, file, self._next, stored_at, 0, lines, records))
+            of = host, file, self._next, stored_at, 0, lines, lines.count(b"\n")
+            made.append(SectionLines(*of, records))
             self._next += 1
         made.sort(key=lambda part: part.host)
         file = write_tables(iter([make_rows(made, self.stream)]), "2026-11-18", self._location)

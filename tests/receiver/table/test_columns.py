@@ -1,5 +1,6 @@
 """Rows of a table: what each column has of a message."""
 
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,8 +9,9 @@ import pytest
 
 from nats_logship.client.find import StreamMessage
 from nats_logship.wire.levels import level_runs
+from nats_logship.wire.records import parse_records
 from receiver.storage.containers import name_container
-from receiver.table.columns import Splitter, make_rows
+from receiver.table.columns import Splitter, cut_groups, make_rows
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
 
@@ -153,6 +155,39 @@ def test_lines_of_a_record_name_the_line_that_begins_it(
     section, _ = lines_of("a", 0, lines)
     rows = rows_of(message("web01", (replace(section, records=records), lines)))
     assert [row["record"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("text", ["start:^[0-9]", "start:^[^ ]", "end:[;é]$"])
+def test_records_of_several_files_are_those_of_a_shipper(text: str) -> None:
+    records, choose = parse_records(text), random.Random(text).choice
+    assert records
+    kinds = [b"1 x", b" at y", b"", b"z;", "1 é".encode("latin-1"), b"2026 stdout P 1", b"\0"]
+    sections, expected = [], []
+    for number in range(200):
+        lines = b"".join(choose(kinds) + b"\n" for _ in range(choose(range(1, 9))))
+        begun = text[0] == "e" or records.begins(lines, 0, lines.find(b"\n"))
+        first = pos = len(expected)
+        for record in records.split(lines):
+            begins = pos if begun or pos > first else None
+            pos += record.count(b"\n")
+            expected += [begins] * (pos - len(expected))
+        section, _ = lines_of(f"f{number}", 0, lines)
+        sections.append((replace(section, records=text), lines))
+
+    assert [row["record"] for row in rows_of(message("web01", *sections))] == expected
+
+
+def test_a_message_of_nothing_but_newlines_takes_little_memory() -> None:
+    lines = b"\n" * 2**20 + b"1\n" * 2**19 + b"x" * 2**20 + b"\nend"
+    one = message("web01", lines_of("a", 0, lines))
+    stored = StreamMessage(one[0], 1, _STORED, one[2] or {}, one[1])
+    groups = [make_rows(group, "LOGS/x") for group in cut_groups(Splitter().split(stored), 2**24)]
+
+    assert max(len(rows) for rows in groups) < 2**20
+    rows = pa.concat_tables(groups)
+    assert rows["pos"].to_pylist() == [*range(2**20 + 2**19 + 2)]
+    assert "\n".join(rows["line"].to_pylist()).encode() == lines
+    assert [*map(rows["piece"].to_pylist().count, (True, False))] == [1, len(rows) - 1]
 
 
 def test_sections_of_one_message_count_their_lines_together() -> None:
