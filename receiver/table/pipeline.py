@@ -68,7 +68,7 @@ class _Pipeline:
         self._connection = Connection(
             settings.server, f"logreceiver table {self._owner}", access=settings.access
         )
-        self._meter = TableMeter(time.time_ns, self._connection)
+        self._meter = TableMeter(time.time_ns, self._connection, settings.every.total_seconds())
         self._service = Service(
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )

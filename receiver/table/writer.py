@@ -124,16 +124,17 @@ class TableWriter:
             logger.warning("table %s: %s; tries again", self.claim.address, trouble)
         elif self.meter.trouble and not trouble:
             logger.info("table %s: written again", self.claim.address)
-        self.meter.trouble = trouble
+        self.meter.note_trouble(trouble)
 
     async def _work(self) -> bool:
         """Do a round if one is due; return whether another one is due at once."""
         plan = await self._plan()
         if not self.meter.started:
             await self._begin(plan)
-        if plan.unknown:  # from here on a restart begins at the same sequences
+        if plan.unknown and not plan.removed:  # now a restart begins at the same sequences
             ends = find_ends((), plan.starts)
             await asyncio.to_thread(self.lines.append, (), ends)
+        await self._store(plan.starts, 0)
         clock = time.monotonic()
         is_due = clock - self._last_round >= self.limits.every
         is_full = plan.waiting_bytes >= self.limits.commit_bytes
@@ -155,7 +156,6 @@ class TableWriter:
             except BaseException:
                 self.claim.table_id = ""
                 raise
-        await self._store(plan.starts, 0)
         self.meter.started = self.meter.clock()
         logger.info("writing table %s", self.claim.address)
 
@@ -174,7 +174,7 @@ class TableWriter:
                 plan.removed.append(start.removed)
             self._add_ranges(plan, self._cap(state), start.first)
             plan.starts[key] = start.first
-        self.meter.behind = plan.behind
+        self.meter.note_plan(plan.behind)
         return plan
 
     def _cap(self, state: StreamState) -> StreamState:
@@ -210,7 +210,10 @@ class TableWriter:
             self.meter.gaps += await asyncio.to_thread(gaps.append_rows, self.gaps, rows)
 
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
+        """Write progress that the entry does not have, also if an earlier answer was lost."""
         found = {name: StreamProgress(created, at) for (name, created), at in streams.items()}
+        if found == self.claim.progress.streams:
+            return
         now = format_datetime(datetime.now(UTC), "milliseconds")  # noqa: TID251 - shown to people
         await self.claim.store(found, rows, now)
 

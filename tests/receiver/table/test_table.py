@@ -104,6 +104,9 @@ async def test_a_second_writer_is_refused_while_the_first_one_lives(
 
     with pytest.raises(ConfigurationError, match="is written by tests:1"):
         await write_once(tabled.url, tabled.location)
+    with pytest.raises(ConfigurationError, match="stop that one first"):
+        await forget(connection, writer.claim.table_id)
+    await writer.claim.claim()  # an answer that was lost: it does not take itself for another one
 
     stop.set()
     await running

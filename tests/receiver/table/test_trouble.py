@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,7 +20,10 @@ from deltalake.schema import Field, PrimitiveType
 from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import VARIABLE
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
+from nats_logship.wire.restored import ANCESTRY
+from receiver.table.meter import TableMeter
 from receiver.table.settings import TableSettings
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
@@ -40,6 +44,16 @@ def drop_a_column(lines: str) -> None:
 def need_newer_readers(lines: str) -> None:
     feature = TableFeatures.DeletionVectors
     DeltaTable(lines).alter.add_feature(feature, allow_protocol_versions_increase=True)
+
+
+def kill_at(point: str, tabled: Tabled, folder: Path) -> None:
+    """Write the table by a process that dies at a fault point."""
+    (faults := folder / "faults").mkdir()
+    (faults / point).touch()
+    with Processes(folder) as processes:
+        command = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
+        once = processes.start("once", [sys.executable, *command], {VARIABLE: str(faults)})
+        assert once.wait(120) == -9, once.read_log()
 
 
 @pytest.mark.parametrize(
@@ -131,20 +145,33 @@ def test_messages_deleted_in_the_middle_are_rows_of_gaps_too(tabled: Tabled) -> 
 def test_lines_that_vanish_after_their_gaps_were_written_are_a_gap_as_well(
     tabled: Tabled, tmp_path: Path
 ) -> None:
-    (faults := tmp_path / "faults").mkdir()
-    (faults / "table_gaps").touch()
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     tabled.publish(("logs.p0.x", b"1\n", None), ("logs.p0.x", b"2", bad), ("logs.p0.x", b"3", None))
-    with Processes(tmp_path) as processes:
-        command = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
-        once = processes.start("once", [sys.executable, *command], {VARIABLE: str(faults)})
-        assert once.wait(120) == -9
+    kill_at("table_gaps", tabled, tmp_path)
     api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 3})
     tabled.write()
 
     gaps = sorted((gap["kind"], gap["first"], gap["until"]) for gap in tabled.gaps())
     assert gaps == [("removed", 1, 3), ("unreadable", 2, 3)]
     assert tabled.read_by_duckdb() == {("x", ""): b"3\n"}
+
+
+def test_a_restored_stream_that_has_lost_its_beginning_is_a_gap_through_a_kill(
+    tabled: Tabled, tmp_path: Path
+) -> None:
+    tabled.publish_some(3)
+    tabled.write()
+    info = api(tabled.url, "STREAM.INFO.LOGS")
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
+    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    tabled.publish_some(3)
+    kill_at("table_committed", tabled, tmp_path)
+    tabled.write()
+
+    [gap] = tabled.gaps()
+    assert (gap["kind"], gap["first"], gap["until"]) == ("removed", 4, 8)
+    tabled.has_each_line_once()
 
 
 @pytest.mark.parametrize(("grace", "kept"), [(1, 6), (0, 1)])
@@ -189,3 +216,27 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
     path.write_text('partition = ["0", "3"]\n')
     with pytest.raises(UsageError, match="a table takes all"):
         load(TableSettings, {"table": "/t"}, path)
+
+
+async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
+    connection: Connection,
+) -> None:
+    now = [1]
+    meter = TableMeter(lambda: now[0] * SECOND, connection, every=600.0)
+    meter.started = SECOND
+
+    def health_after(seconds: int) -> tuple[int, str]:
+        now[0] += seconds
+        page = meter.health()
+        return page.status, page.body.decode()
+
+    meter.note_plan({"LOGS": 0})
+    assert health_after(10_000)[0] == 200
+    meter.note_plan({"LOGS": 7})
+    assert health_after(800)[0] == 200, "lines gather for ten minutes"
+    meter.note_plan({"LOGS": 9})
+    assert health_after(200)[0] == 503
+    meter.note_round(9, 99, 1.0)
+    assert health_after(0)[0] == 200
+    meter.note_trouble("no space")
+    assert health_after(1000) == (503, "no space\n")
