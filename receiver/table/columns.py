@@ -27,6 +27,7 @@ from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.storage.containers import name_container
 from receiver.table.level import find_levels
 from receiver.table.line_time import find_times
+from receiver.table.parquet import TableForm
 from receiver.table.record import number_records
 
 FILE_BYTES = 192 * 1024 * 1024
@@ -38,7 +39,7 @@ _PART_BYTES = 300  # that a part takes in memory besides its payload
 _ROW_BYTES = 64  # of a line at least, for a hostile message of nothing but newlines
 _MOST_LINES = 256 * 1024  # of a part
 _TIME = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
+_SCHEMA = pa.schema(
     [
         ("date", pa.date32()),
         ("time", _TIME),
@@ -58,17 +59,15 @@ SCHEMA = pa.schema(
         ("namespace", pa.string()),
     ]
 )
-"""The columns of `lines`, which is partitioned by `date`."""
-NAMES = ("host", "file", "stream", "level", "container", "pod", "namespace")
-"""Columns with few different values: dictionaries in Arrow, texts in Parquet."""
-FILE_SCHEMA = pa.schema(
-    [
-        (one.name, pa.dictionary(pa.int32(), pa.string()) if one.name in NAMES else one.type)
-        for one in SCHEMA
-        if one.name != "date"
-    ]
+LINES = TableForm(
+    name="lines",
+    schema=_SCHEMA,
+    names=("host", "file", "stream", "level", "container", "pod", "namespace"),
+    statistics=("time", "host", "stream", "sequence"),
+    sort_by="host",
 )
-"""The columns in a file: all but `date`."""
+"""The table `lines`."""
+_FILE_SCHEMA = LINES.file_schema
 
 
 class SectionLines(NamedTuple):
@@ -171,7 +170,7 @@ def _as_text(value: str) -> str:
 
 
 def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
-    """Return a row for each line, with the columns of `FILE_SCHEMA`; `line` has no newline.
+    """Return a row for each line, with the columns of `LINES.file_schema`; `line` has no newline.
 
     `stream` names the stream and its creation.
     """
@@ -197,7 +196,7 @@ def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
         **{name: _repeat(parts, value, parents) for name, value in _NAMED.items()},
         "stream": _repeat(parts, lambda _: stream, parents),
     }
-    return pa.table([columns[name] for name in FILE_SCHEMA.names], schema=FILE_SCHEMA)
+    return pa.table([columns[name] for name in _FILE_SCHEMA.names], schema=_FILE_SCHEMA)
 
 
 def _find_records(parts: Sequence[SectionLines], lines: pa.Array, pos: pa.Array) -> pa.Array:

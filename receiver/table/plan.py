@@ -15,12 +15,21 @@ REMOVED = "the messages were removed from the stream before they were written"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The sequences `[first, until)` of a stream, created at `created`."""
+    """The sequences `[first, until)` of a stream, created at `created`.
+
+    The table `gaps` has the unreadable messages before `reported`.
+    """
 
     stream: str
     created: str
     first: int
     until: int
+    reported: int = 0
+
+    @property
+    def key(self) -> str:
+        """The stream with its creation, as tables have it."""
+        return f"{self.stream}/{self.created}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,11 @@ class Removed:
     first: int
     until: int
     reason: str
+
+    @property
+    def key(self) -> str:
+        """The stream with its creation, as tables have it."""
+        return f"{self.stream}/{self.created}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from nats_logship.client.find import resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.table_progress import StreamProgress
 from receiver.driver.stopping import run_unless_stopped
-from receiver.table import gaps
 from receiver.table.claim import TableClaim
+from receiver.table.gaps import GapWriter, Row, leave_out_known
 from receiver.table.log import Log, Overtaken, TableTrouble
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
+from receiver.table.parquet import File
 from receiver.table.plan import (
     Range,
     Removed,
@@ -141,9 +142,9 @@ class TableWriter:
         if plan.removed or (plan.ranges and (is_due or is_full or self._targets is not None)):
             self._last_round = clock
             await self._round(plan)
-            await self.maintenance.run(self.lines)
+            await self.maintenance.run(self.lines, self.gaps)
             return is_full or self._targets is not None
-        await self.maintenance.run(self.lines)
+        await self.maintenance.run(self.lines, self.gaps)
         return False
 
     async def _begin(self, plan: _Plan) -> None:
@@ -192,9 +193,11 @@ class TableWriter:
     async def _round(self, plan: _Plan) -> None:
         """Read the ranges, and commit gaps, lines and progress; all or nothing of it counts."""
         began = time.monotonic()
-        written = list(await asyncio.to_thread(self.run_tasks, plan.ranges)) if plan.ranges else []
-        ends = find_ends(plan.ranges, plan.starts)
-        await self._write_gaps(plan, written)
+        await asyncio.to_thread(self.gaps.refresh)
+        ranges = [replace(one, reported=self._reported(one)) for one in plan.ranges]
+        written = list(await asyncio.to_thread(self.run_tasks, ranges)) if ranges else []
+        ends = find_ends(ranges, plan.starts)
+        await asyncio.to_thread(self._write_gaps, plan.removed, written, ends)
         files = [one for found in written for one in found.files]
         rows = sum(one.rows for one in files)
         await asyncio.to_thread(self.lines.append, files, ends)
@@ -204,10 +207,26 @@ class TableWriter:
         streams = {key: ends[transaction_name(*key)] for key in plan.starts}
         await self._store(streams, rows)
 
-    async def _write_gaps(self, plan: _Plan, written: Iterable[Written]) -> None:
-        if rows := gaps.make_rows(plan.removed, written, self.meter.clock()):
-            _log_gaps(rows)
-            self.meter.gaps += await asyncio.to_thread(gaps.append_rows, self.gaps, rows)
+    def _reported(self, one: Range) -> int:
+        return self.gaps.transaction(transaction_name(one.stream, one.created)) or 0
+
+    def _write_gaps(
+        self, removed: Sequence[Removed], written: Iterable[Written], ends: dict[str, int]
+    ) -> None:
+        """Commit what is missing before the lines, with how far unreadable messages are in it."""
+        files, rows = list[File](), list[Row]()
+        for one in leave_out_known(self.gaps, removed):
+            writer = GapWriter(self.gaps.location, one.key)
+            writer.add_removed(one.first, one.until, one.reason)
+            writer.flush()
+            files, rows = files + writer.files, rows + writer.shown
+        for found in written:
+            files, rows = [*files, *found.gaps], [*rows, *found.missing]
+        if files:
+            _log_gaps(rows, sum(one.rows for one in files))
+            self.gaps.append(files, ends)
+            fault("table_gaps")
+            self.meter.gaps += sum(one.rows for one in files)
 
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
         """Write progress that the entry does not have, also if an earlier answer was lost."""
@@ -223,7 +242,7 @@ class TableWriter:
                 await self.claim.release()
 
 
-def _log_gaps(rows: Sequence[gaps.Row]) -> None:
+def _log_gaps(rows: Sequence[Row], count: int) -> None:
     for row in rows[:_LOGGED]:
         logger.warning(
             "gap in stream %s: sequences %d to %d, %s: %s",
@@ -233,5 +252,5 @@ def _log_gaps(rows: Sequence[gaps.Row]) -> None:
             row["kind"],
             row["reason"],
         )
-    if len(rows) > _LOGGED:
-        logger.warning("%d more gaps are in the table gaps", len(rows) - _LOGGED)
+    if count > _LOGGED:
+        logger.warning("%d more gaps are in the table gaps", count - _LOGGED)

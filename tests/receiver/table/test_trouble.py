@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import json
+import os
+import pickle
 import shutil
 import sys
 from collections.abc import Callable
@@ -21,10 +23,17 @@ from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import VARIABLE
 from nats_logship.app.timestamps import SECOND
+from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import ANCESTRY
+from receiver.table.columns import LINES
+from receiver.table.compact import Group, merge_files
+from receiver.table.log import Log, Overtaken
 from receiver.table.meter import TableMeter
+from receiver.table.parquet import File
+from receiver.table.plan import Range
 from receiver.table.settings import TableSettings
+from receiver.table.write import Broker, write_range
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
 from tests.support.processes import Processes
@@ -240,3 +249,105 @@ async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
     assert health_after(0)[0] == 200
     meter.note_trouble("no space")
     assert health_after(1000) == (503, "no space\n")
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_what_is_missing_is_written_by_the_task_and_not_carried_to_the_driver(
+    tabled: Tabled, is_purged: bool
+) -> None:
+    bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
+    one = ("logs.p0.bad", os.urandom(2**20), bad)
+    tabled.publish(*(one, ("logs.p0.x", b"1", None)) * 40)
+    if is_purged:
+        api(tabled.url, "STREAM.PURGE.LOGS", {"filter": "logs.p0.bad"})
+    chosen = Range("LOGS", api(tabled.url, "STREAM.INFO.LOGS")["created"], 1, 81)
+    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
+    written = write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
+
+    assert len(pickle.dumps(written)) < 10_000
+    assert sum(one.rows for one in written.gaps) == sum(one.rows for one in written.files) == 40
+    assert max(one.size for one in written.gaps) < 20 * 2**20
+    assert len(written.gaps) == (1 if is_purged else 3)
+
+
+def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
+    bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
+    for number in range(4):
+        tabled.publish(("logs.p0.bad", b"%d" % number, bad))
+        tabled.write()
+    child = tabled.location.child("gaps").root
+    assert len(DeltaTable(child).file_uris()) == 4
+
+    tabled.write(hours=30)
+    assert len(DeltaTable(child).file_uris()) == 1
+    assert sorted(gap["payload"] for gap in tabled.gaps()) == [b"0", b"1", b"2", b"3"]
+    tabled.write(hours=24 * 7, keep=timedelta(days=5))
+    assert tabled.gaps() == []
+
+
+def add_rows_of_another_program(lines: str) -> None:
+    rows = DeltaTable(lines).to_pyarrow_table()
+    strange = rows.slice(0, 1).set_column(0, "date", pa.array([None], pa.date32()))
+    no_host = rows.slice(0, 2).set_column(2, "host", pa.nulls(2, pa.string()))
+    for one in (strange, no_host):
+        write_deltalake(lines, one, mode="append")
+
+
+def test_rows_that_another_program_adds_stay_and_are_merged(tabled: Tabled) -> None:
+    tabled.publish_some(4)
+    tabled.write()
+    add_rows_of_another_program(tabled.lines.table_uri)
+    tabled.publish_some(4)
+    tabled.write()
+    tabled.write(hours=30)
+
+    assert len(tabled.lines.file_uris()) == 2, "those with a date are one"
+    assert len(tabled.rows("host", "host IS NULL")) == 2
+    assert len(tabled.rows("host", "date IS NULL")) == 1
+    assert len(tabled.rows()) == 27
+
+
+def test_a_file_that_is_gone_keeps_no_others_from_being_written_and_merged(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture
+) -> None:
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    tabled.write()
+    Path(tabled.lines.file_uris()[0].removeprefix("file://")).unlink()
+    tabled.publish_some(2)
+
+    tabled.write(hours=30)
+
+    assert "3 files of" in caplog.text
+    assert "cannot be merged: FileNotFoundError" in caplog.text
+    progress = tabled.progress()
+    assert progress
+    assert progress.streams["LOGS"].next == 7
+
+
+def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled) -> None:
+    for _ in range(2):
+        tabled.publish_some(3)
+        tabled.write()
+    log = Log(tabled.location.child("lines"), LINES)
+    log.refresh()
+    old = log.files()
+    _, merged = merge_files(Group(tuple(old), log.location, log.form))
+    assert isinstance(merged, File)
+    tabled.lines.delete("host = 'web01'")
+    log.refresh()
+
+    with pytest.raises(Overtaken):
+        log.exchange(old, [merged])
+    assert ("web01",) not in tabled.rows("host")
+
+
+def test_a_stream_that_is_made_again_while_it_is_read_is_read_again(
+    tabled: Tabled, tmp_path: Path
+) -> None:
+    tabled.publish_some(3)
+    chosen = Range("LOGS", "2026-11-20T10:00:00Z", 1, 4)
+    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
+    with pytest.raises(OperatorError, match="was created again"):
+        write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
