@@ -14,7 +14,7 @@ Each step, and what happens if we die there (tests kill us at the fault points i
 2. Tasks write files under new names and sync them [`table_written`, `table_synced`]: no commit
    names the files, so a vacuum deletes them.
 3. Commit the files of `gaps` [`table_gaps`]: its transactions say which unreadable messages are
-   there. Sequences that are removed in the middle may be there twice after a kill, never not at all.
+   there. After a kill, removed sequences in the middle may be there twice, never not at all.
 4. Commit the files of `lines` for all streams at once [`table_committed`]: the transactions are in
    the log, or the next start reads the same lines again.
 5. Sync the log, then write progress to KV [`table_stored`]: KV is behind, so retention keeps more

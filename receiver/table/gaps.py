@@ -73,12 +73,12 @@ class GapWriter:
             payload=one.payload,
         )
 
-    def _add(self, at: int, **columns: object) -> None:
+    def _add(self, at: int, **columns: Any) -> None:
         row = {"time": to_datetime(at), "stream": self.stream, **columns}
         if len(self.shown) < _SHOWN:
             self.shown.append(row | {"payload": None})
         self._rows.append(row)
-        self._size += len(row.get("payload", b"")) + _ROW_BYTES
+        self._size += len(columns.get("payload", b"")) + _ROW_BYTES
         if self._size >= _MOST_BYTES:
             self.flush()
 

@@ -36,6 +36,7 @@ from receiver.table.write import Written
 
 _POLL = 5.0  # seconds between questions about the streams and the table
 _PAUSE = 5.0  # seconds after a failure
+_RETRY = 60.0  # seconds until a round that failed is tried again, or the interval if it is shorter
 _ATTEMPTS = 3  # with --once
 _LOGGED = 10  # gaps of a round
 
@@ -87,7 +88,8 @@ class TableWriter:
     limits: TableLimits
     since: Moment
     _targets: dict[tuple[str, str], int] | None = None
-    _last_round: float = 0.0
+    _due: float = 0.0
+    _retry: float = 0.0  # when a round that failed may be tried again
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until a stop. Raises `FencedError`, OperatorError for a table that is in use."""
@@ -96,7 +98,6 @@ class TableWriter:
             try:
                 if await self._work():
                     pause = 0.0
-                self._report("")
             except _FAILURES as error:
                 pause = 0.0 if isinstance(error, Overtaken) else _PAUSE
                 if not stop.is_set():
@@ -136,16 +137,19 @@ class TableWriter:
             ends = find_ends((), plan.starts)
             await asyncio.to_thread(self.lines.append, (), ends)
         await self._store(plan.starts, 0)
-        clock = time.monotonic()
-        is_due = clock - self._last_round >= self.limits.every
         is_full = plan.waiting_bytes >= self.limits.commit_bytes
-        if plan.removed or (plan.ranges and (is_due or is_full or self._targets is not None)):
-            self._last_round = clock
+        due = self._retry if is_full or plan.removed else self._due
+        is_once = self._targets is not None
+        is_worked = (plan.ranges or plan.removed) and (is_once or time.monotonic() >= due)
+        if is_worked:
+            # not at once after a failure: each attempt leaves files until they are vacuumed
+            self._due = self._retry = time.monotonic() + min(self.limits.every, _RETRY)
             await self._round(plan)
-            await self.maintenance.run(self.lines, self.gaps)
-            return is_full or self._targets is not None
+            self._due, self._retry = time.monotonic() + self.limits.every, 0.0
+        if not self._retry:
+            self._report("")
         await self.maintenance.run(self.lines, self.gaps)
-        return False
+        return bool(is_worked) and (is_full or is_once)
 
     async def _begin(self, plan: _Plan) -> None:
         """Claim the table; from here on retention keeps lines for it."""

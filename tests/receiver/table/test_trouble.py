@@ -7,7 +7,7 @@ import os
 import pickle
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,7 +33,8 @@ from receiver.table.meter import TableMeter
 from receiver.table.parquet import File
 from receiver.table.plan import Range
 from receiver.table.settings import TableSettings
-from receiver.table.write import Broker, write_range
+from receiver.table.write import Broker, Written, write_range
+from receiver.table.writer import JobFailed
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
 from tests.support.processes import Processes
@@ -343,8 +344,46 @@ def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled
     assert ("web01",) not in tabled.rows("host")
 
 
+async def test_a_round_that_fails_is_tried_again_soon_and_named_once(
+    tabled: Tabled, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = make_writer(connection, tabled.url, tabled.location, every=0.2)
+    run_tasks, tries = writer.run_tasks, 0
+
+    def fail_twice(ranges: Sequence[Range]) -> Iterable[Written]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise JobFailed("no executor")
+        stop.set()
+        return run_tasks(ranges)
+
+    writer.run_tasks, stop = fail_twice, asyncio.Event()
+    await asyncio.to_thread(tabled.publish_some, 3)
+    caplog.set_level("INFO")
+    await writer.run(stop)
+
+    await asyncio.to_thread(tabled.has_each_line_once)
+    texts = [one.message for one in caplog.records]
+    assert sum("no executor; tries again" in text for text in texts) == 1
+    assert sum("written again" in text for text in texts) == 1
+
+
+def test_a_stream_that_is_purged_while_it_is_read_is_read_on(tabled: Tabled) -> None:
+    tabled.publish(*(("logs.p0.x", b"%d" % number, None) for number in range(1, 6)))
+    chosen = Range("LOGS", api(tabled.url, "STREAM.INFO.LOGS")["created"], 1, 6)
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
+    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
+    written = write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
+
+    assert [one.rows for one in written.files] == [2]
+    assert [(row["kind"], row["first"], row["until"]) for row in written.missing] == [
+        ("removed", 1, 4)
+    ]
+
+
 def test_a_stream_that_is_made_again_while_it_is_read_is_read_again(
-    tabled: Tabled, tmp_path: Path
+    tabled: Tabled,
 ) -> None:
     tabled.publish_some(3)
     chosen = Range("LOGS", "2026-11-20T10:00:00Z", 1, 4)
