@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.find import StreamMessage
 from nats_logship.wire.levels import level_runs
 from nats_logship.wire.records import parse_records
@@ -112,6 +113,16 @@ def test_the_time_in_a_line_is_read_in_many_forms(line: str, time: datetime | No
     text = f"{line}\n{line}\nno time here\n".encode()
     rows = rows_of(ours("web01", "a", 0, text), ours("web01", "b", 0, b"nothing\n"))
     assert [row["ts"] for row in rows] == [time, time, None, None]
+
+
+def test_times_without_a_year_are_of_the_last_year_that_has_been() -> None:
+    stored = datetime(2026, 12, 31, 20, tzinfo=UTC)
+    lines = b"Dec 31 23:59:59 a\nJan  1 05:00:00 b\nFeb  2 05:00:00 c\n"
+    subject, data, headers = ours("web01", "a", 0, lines)
+    one = StreamMessage(subject, 1, to_nanoseconds(stored), headers or {}, data)
+    rows = make_rows(Splitter().split(one), "LOGS/x").to_pylist()
+
+    assert [row["ts"].isoformat()[:10] for row in rows] == ["2026-12-31", "2027-01-01", "2026-02-02"]
 
 
 def test_fractions_of_different_lengths_are_read_in_one_file() -> None:
