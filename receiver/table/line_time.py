@@ -12,8 +12,8 @@ part, and Arrow cuts and reads the others: a line in another form has no time.
 
 import re
 from collections.abc import Callable, Sequence
-from enum import Enum
 from datetime import timedelta
+from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
 

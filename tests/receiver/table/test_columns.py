@@ -122,7 +122,11 @@ def test_times_without_a_year_are_of_the_last_year_that_has_been() -> None:
     one = StreamMessage(subject, 1, to_nanoseconds(stored), headers or {}, data)
     rows = make_rows(Splitter().split(one), "LOGS/x").to_pylist()
 
-    assert [row["ts"].isoformat()[:10] for row in rows] == ["2026-12-31", "2027-01-01", "2026-02-02"]
+    assert [row["ts"].isoformat()[:10] for row in rows] == [
+        "2026-12-31",
+        "2027-01-01",
+        "2026-02-02",
+    ]
 
 
 def test_fractions_of_different_lengths_are_read_in_one_file() -> None:

@@ -8,7 +8,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -367,6 +367,27 @@ async def test_a_round_that_fails_is_tried_again_soon_and_named_once(
     texts = [one.message for one in caplog.records]
     assert sum("no executor; tries again" in text for text in texts) == 1
     assert sum("written again" in text for text in texts) == 1
+
+
+async def test_an_idle_writer_commits_nothing(tabled: Tabled, connection: Connection) -> None:
+    await asyncio.to_thread(tabled.publish_some, 3)
+    await asyncio.to_thread(tabled.write)
+    version, writer = tabled.lines.version(), make_writer(connection, tabled.url, tabled.location)
+    polls, stop = 0, asyncio.Event()
+
+    def now() -> datetime:  # the maintenance asks for it at its first poll only
+        nonlocal polls
+        polls += 1
+        return datetime.now(UTC)  # noqa: TID251 - the default
+
+    writer.maintenance.clock = now
+    running = asyncio.create_task(writer.run(stop))
+    await asyncio.sleep(2.0)  # ten polls and more
+    stop.set()
+    await running
+
+    assert polls
+    assert tabled.lines.version() == version
 
 
 def test_a_stream_that_is_purged_while_it_is_read_is_read_on(tabled: Tabled) -> None:
