@@ -294,7 +294,7 @@ def add_rows_of_another_program(lines: str) -> None:
         write_deltalake(lines, one, mode="append")
 
 
-def test_rows_that_another_program_adds_stay_and_are_merged(tabled: Tabled) -> None:
+def test_rows_that_another_program_adds_are_kept_and_merged(tabled: Tabled) -> None:
     tabled.publish_some(4)
     tabled.write()
     add_rows_of_another_program(tabled.lines.table_uri)
