@@ -103,4 +103,4 @@ def leave_out_known(log: Log, removed: Sequence[Removed]) -> list[Removed]:
     firsts = [("kind", "=", "removed"), ("first", "in", [one.first for one in removed])]
     known = log.table.to_pyarrow_table(columns=columns, filters=firsts).to_pylist()
     keys = [(row["stream"], row["first"], row["until"]) for row in known]
-    return [one for one in removed if (one.key, one.first, one.until) not in keys]
+    return [one for one in removed if (one.stream, one.first, one.until) not in keys]

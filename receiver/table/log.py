@@ -8,6 +8,7 @@ handle, on which the transactions were read.
 import json
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import fault
 from receiver.table.location import Location, sync_folder
-from receiver.table.parquet import File, TableForm, now_ms
+from receiver.table.parquet import File, TableForm
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 2 days"}
 _PARTITIONED = ["date"]
@@ -301,13 +302,17 @@ def _drop_torn_checkpoint(folder: Path) -> None:
 
 
 def _add(one: File, *, is_new: bool) -> AddAction:
-    return AddAction(one.path, one.size, {"date": one.day}, now_ms(), is_new, one.stats)
+    return AddAction(one.path, one.size, {"date": one.day}, _now_ms(), is_new, one.stats)
 
 
 def _remove(one: KnownFile, *, is_gone: bool) -> RemoveAction:
     return RemoveAction(
-        one.path, is_gone, now_ms(), size=one.size, partition_values={"date": str(one.day)}
+        one.path, is_gone, _now_ms(), size=one.size, partition_values={"date": str(one.day)}
     )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,6 @@
 """How the files of a table are written: Parquet that DuckDB, Polars, Spark and Trino read."""
 
 import json
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -126,8 +125,3 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value
-
-
-def now_ms() -> int:
-    """Return the time of a commit's action in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000

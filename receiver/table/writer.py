@@ -220,7 +220,7 @@ class TableWriter:
         """Commit what is missing before the lines, with how far unreadable messages are in it."""
         files, rows = list[File](), list[Row]()
         for one in leave_out_known(self.gaps, removed):
-            writer = GapWriter(self.gaps.location, one.key)
+            writer = GapWriter(self.gaps.location, one.stream)
             writer.add_removed(one.first, one.until, one.reason)
             writer.flush()
             files, rows = files + writer.files, rows + writer.shown

@@ -3,8 +3,6 @@
 import asyncio
 import errno
 import json
-import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +21,6 @@ from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import VARIABLE
 from nats_logship.app.timestamps import SECOND
-from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import ANCESTRY
 from receiver.table.columns import LINES
@@ -33,7 +30,7 @@ from receiver.table.meter import TableMeter
 from receiver.table.parquet import File
 from receiver.table.plan import Range
 from receiver.table.settings import TableSettings
-from receiver.table.write import Broker, Written, write_range
+from receiver.table.write import Written
 from receiver.table.writer import JobFailed
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
@@ -252,25 +249,6 @@ async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
     assert health_after(1000) == (503, "no space\n")
 
 
-@pytest.mark.parametrize("is_purged", [False, True])
-def test_what_is_missing_is_written_by_the_task_and_not_carried_to_the_driver(
-    tabled: Tabled, is_purged: bool
-) -> None:
-    bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
-    one = ("logs.p0.bad", os.urandom(2**20), bad)
-    tabled.publish(*(one, ("logs.p0.x", b"1", None)) * 40)
-    if is_purged:
-        api(tabled.url, "STREAM.PURGE.LOGS", {"filter": "logs.p0.bad"})
-    chosen = Range("LOGS", api(tabled.url, "STREAM.INFO.LOGS")["created"], 1, 81)
-    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
-    written = write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
-
-    assert len(pickle.dumps(written)) < 10_000
-    assert sum(one.rows for one in written.gaps) == sum(one.rows for one in written.files) == 40
-    assert max(one.size for one in written.gaps) < 20 * 2**20
-    assert len(written.gaps) == (1 if is_purged else 3)
-
-
 def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     for number in range(4):
@@ -388,26 +366,3 @@ async def test_an_idle_writer_commits_nothing(tabled: Tabled, connection: Connec
 
     assert polls
     assert tabled.lines.version() == version
-
-
-def test_a_stream_that_is_purged_while_it_is_read_is_read_on(tabled: Tabled) -> None:
-    tabled.publish(*(("logs.p0.x", b"%d" % number, None) for number in range(1, 6)))
-    chosen = Range("LOGS", api(tabled.url, "STREAM.INFO.LOGS")["created"], 1, 6)
-    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
-    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
-    written = write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
-
-    assert [one.rows for one in written.files] == [2]
-    assert [(row["kind"], row["first"], row["until"]) for row in written.missing] == [
-        ("removed", 1, 4)
-    ]
-
-
-def test_a_stream_that_is_made_again_while_it_is_read_is_read_again(
-    tabled: Tabled,
-) -> None:
-    tabled.publish_some(3)
-    chosen = Range("LOGS", "2026-11-20T10:00:00Z", 1, 4)
-    lines, gaps = tabled.location.child("lines"), tabled.location.child("gaps")
-    with pytest.raises(OperatorError, match="was created again"):
-        write_range(chosen, Broker((tabled.url,), Access()), lines, gaps)
