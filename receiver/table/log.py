@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -289,7 +289,14 @@ def _drop_torn_commit(folder: Path) -> None:
 
 
 def _drop_torn_checkpoint(folder: Path) -> None:
-    """Remove the newest checkpoint if it is incomplete: the commits before it are still there."""
+    """Remove the newest checkpoint if it is incomplete: the commits before it are still there.
+
+    Also the name of the last checkpoint if there is no such one, which delta-rs would not read.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        version = json.loads((folder / "_last_checkpoint").read_bytes())["version"]
+        if not any(folder.glob(f"{version:020}.checkpoint*")):
+            (folder / "_last_checkpoint").unlink()
     checkpoints = sorted(folder.glob("*.checkpoint.parquet")) if folder.is_dir() else []
     try:
         if checkpoints:
