@@ -13,10 +13,10 @@ from tests.support.processes import Process, Processes, wait_until
 pytestmark = [pytest.mark.nats, pytest.mark.filterwarnings("ignore")]
 
 
-def start_deaf(processes: Processes, store: Location, *words: str) -> tuple[Location, Process]:
+def start_deaf(processes: Processes, store: Location, *texts: str) -> tuple[Location, Process]:
     options = dict(store.options)
     address = options["AWS_ENDPOINT_URL"].removeprefix("http://")
-    command = [sys.executable, "-m", "tests.receiver.table.deaf", address, *words]
+    command = [sys.executable, "-m", "tests.receiver.table.deaf", address, *texts]
     deaf = processes.start("deaf", command)
     wait_until("it listens", lambda: "port" in deaf.read_log(), 60, [deaf])
     [port] = re.findall(r"port ([0-9]+)", deaf.read_log())
