@@ -69,8 +69,8 @@ class TableSettings(SparkSettings):
     )
     commit_size: Annotated[ByteSize, Field(ge=2**20)] = Field(
         ByteSize(256_000_000),
-        description="Bytes of messages, as stored, that are committed earlier; and the most in one "
-        "commit.",
+        description="Bytes of messages, as stored, that are committed earlier; and about the most "
+        "of each stream in one commit.",
     )
     once: bool = Field(False, description="Write the lines that wait, then exit 0.")
     keep: Duration = Field(
@@ -79,7 +79,7 @@ class TableSettings(SparkSettings):
     readers_grace: Annotated[Duration, AfterValidator(_check_grace)] = Field(
         timedelta(hours=24),
         description="How long files that were merged or are too old stay for queries that read "
-        "them; whole hours.",
+        "them; rounded up to hours.",
     )
     compact: bool = Field(True, description="Merge the files of closed hours and days.")
     executor_python: str = option(
