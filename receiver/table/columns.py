@@ -7,7 +7,7 @@ sorted by host before they exist: parts are, and within a host they stay in the 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,12 +27,15 @@ from receiver.table.level import find_levels
 from receiver.table.line_time import find_times
 from receiver.table.record import number_records
 
-FILE_BYTES = 192 * 1024 * 1024
-"""Lines of one file at most, in bytes before compression, with what a task needs to sort them."""
+FILE_BYTES = 96 * 1024 * 1024
+"""Memory for the messages of one file, as stored: a task sorts them by host, then reads them."""
 GROUP_BYTES = 24 * 1024 * 1024
-"""Lines of one row group, about."""
+"""Lines of one row group at most."""
 
-_PART_BYTES = 300  # that a part takes in memory besides its payload
+_MESSAGE_BYTES = 1200  # that a message takes in memory besides its payload and its headers
+_PART_BYTES = 300  # and a part, besides its payload
+_LINE_BYTES = 80  # that a line counts at least, as its other columns take memory too
+Item = TypeVar("Item")
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
     [
@@ -83,8 +86,9 @@ class SectionLines(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The bytes that it takes in memory."""
-        return len(self.payload) + _PART_BYTES
+        """The bytes that it takes of a row group."""
+        lines = self.payload.count(b"\n")
+        return max(len(self.payload), lines * _LINE_BYTES) + _PART_BYTES
 
 
 class Unreadable(NamedTuple):
@@ -99,15 +103,22 @@ class Unreadable(NamedTuple):
 
 @dataclass(slots=True)
 class Splitter:
-    """Splits messages into parts, and collects those that cannot be read."""
+    """Splits messages into parts, and collects those that cannot be read.
+
+    `line_bytes` counts the bytes of all parts.
+    """
 
     unreadable: list[Unreadable] = field(default_factory=list)
+    line_bytes: int = 0
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
     def split(self, message: StreamMessage) -> list[SectionLines]:
-        """Return the parts of a message; none for a claim, or if a filter left out all lines."""
+        """Return the parts of a message, each for one row group.
+
+        None for a claim, or if a filter left out all lines.
+        """
         try:
-            return self._split(message)
+            parts = self._split(message)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
             self.unreadable.append(
                 Unreadable(
@@ -119,6 +130,8 @@ class Splitter:
                 )
             )
             return []
+        self.line_bytes += sum(len(part.payload) for part in parts)
+        return [piece for part in parts for piece in _cut(part)]
 
     def _split(self, message: StreamMessage) -> list[SectionLines]:
         host, origin = _parse_host(message.subject), decode_origin(message.headers)
@@ -139,6 +152,40 @@ class Splitter:
         return parts
 
 
+def find_host(message: StreamMessage) -> str:
+    """Return the host of a message; empty if its subject cannot be read."""
+    try:
+        return _parse_host(message.subject)
+    except (InvalidHost, InvalidSubject):
+        return ""
+
+
+def weigh_message(message: StreamMessage) -> int:
+    """Return the bytes that a message takes in memory, about."""
+    headers = sum(len(name) + len(value) for name, value in message.headers.items())
+    return len(message.payload) + headers + _MESSAGE_BYTES
+
+
+def _cut(part: SectionLines) -> Iterator[SectionLines]:
+    """Yield a part in pieces that fit into a row group: it may have 16 million empty lines."""
+    if part.width <= GROUP_BYTES:
+        yield part
+        return
+    at = _find_cut(part)
+    before = part.before + part.payload.count(b"\n", 0, at)
+    yield from _cut(part._replace(payload=part.payload[:at]))
+    yield from _cut(part._replace(payload=part.payload[at:], before=before))
+
+
+def _find_cut(part: SectionLines) -> int:
+    """Return where the last record, else the last line, of the first half of a part begins."""
+    lines, half = part.payload, len(part.payload) // 2
+    at = lines.rfind(b"\n", 0, half) + 1 or lines.find(b"\n", half) + 1
+    records = parse_records(part.records) if part.records else None
+    found = records.find_boundaries(lines, 0, at) if records else []
+    return (found[-1][1] if found else at) or at
+
+
 @lru_cache(16_384)
 def _parse_host(subject: str) -> str:
     return Subject.parse(subject).host
@@ -154,10 +201,9 @@ def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
 
     `stream` names the stream and its creation.
     """
-    payloads = [part.payload.removesuffix(b"\n") for part in parts]
-    lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
+    lists = _split_lines(part.payload for part in parts)
     raw, parents = lists.flatten(), pc.list_parent_indices(lists)
-    line, raw = _decode(raw, payloads)
+    line, raw = _decode(raw, parts)
     starts = lists.offsets.slice(0, len(parts))
     numbers = pa.arange(0, len(line)).cast(pa.int32())
     before = pa.array([part.before for part in parts], pa.int32())
@@ -192,14 +238,20 @@ def _find_records(parts: Sequence[SectionLines], pos: pa.Array, offsets: pa.Arra
     return pa.concat_arrays(found)
 
 
-def _decode(raw: pa.Array, payloads: Sequence[bytes]) -> tuple[pa.Array, pa.Array]:
+def _split_lines(payloads: Iterable[bytes]) -> pa.Array:
+    """Return a list of lines for each payload."""
+    whole = pa.array([payload.removesuffix(b"\n") for payload in payloads], pa.binary())
+    return pc.split_pattern(whole, "\n")
+
+
+def _decode(raw: pa.Array, parts: Sequence[SectionLines]) -> tuple[pa.Array, pa.Array]:
     """Return lines as text, and the bytes of those that are not UTF-8 (None for the others)."""
     try:
         return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())
     except pa.ArrowInvalid:
         # a newline is never part of a longer character, so both have the same lines
-        readable = [payload.decode("utf-8", "replace").encode() for payload in payloads]
-        line = pc.split_pattern(pa.array(readable, pa.binary()), "\n").flatten()
+        readable = (part.payload.decode("utf-8", "replace").encode() for part in parts)
+        line = _split_lines(readable).flatten()
         is_other = pc.not_equal(line, raw)
         return line.cast(pa.string()), pc.if_else(is_other, raw, pa.scalar(None, pa.binary()))
 
@@ -229,14 +281,17 @@ _NAMED: dict[str, Callable[[SectionLines], Any]] = {
 }
 
 
-def cut_groups(parts: Iterable[SectionLines], most: int) -> Iterator[list[SectionLines]]:
-    """Yield the parts in runs of about `most` bytes."""
-    group, size = list[SectionLines](), 0
-    for part in parts:
-        group.append(part)
-        size += part.width
-        if size >= most:
+def cut_groups(
+    items: Iterable[Item], most: int, weigh: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Yield items in runs of at most `most` bytes, a larger item alone."""
+    group, size = list[Item](), 0
+    for item in items:
+        width = weigh(item)
+        if group and size + width > most:
             yield group
             group, size = [], 0
+        group.append(item)
+        size += width
     if group:
         yield group

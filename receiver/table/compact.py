@@ -1,7 +1,7 @@
 """Keep the number of files small: which files to merge, and the task that merges them.
 
 A merged file is sorted by host again, so that a query for a host reads little of it. A task holds a
-row group of each file in memory, never all rows.
+page of each file in memory, however many rows the file has.
 """
 
 import heapq
@@ -13,17 +13,19 @@ from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as datasets
+import pyarrow.parquet as pq
 
 from nats_logship.app.faults import fault
-from receiver.table.columns import GROUP_BYTES, SCHEMA
+from receiver.table.columns import FILE_SCHEMA, GROUP_BYTES, NAMES
 from receiver.table.location import Location
 from receiver.table.log import KnownFile
 from receiver.table.write import File, write_tables
 
 _HOUR_BYTES = 128 * 1024 * 1024  # of a file of an hour, compressed
 _DAY_BYTES = 256 * 1024 * 1024
-_MOST_FILES = 24  # merged at a time; some `GROUP_BYTES` of each are in memory
+_MOST_FILES = 16  # merged at a time; of each a page of lines is in memory, mostly of 8 MiB
+_BATCH_BYTES = 1024 * 1024  # of rows that are read at a time
+_BUFFER_BYTES = 256 * 1024  # of a compressed column
 _FEW_OF_HOUR = 8  # files are left to the end of the day: each merge writes all once more
 _PATIENCE = timedelta(minutes=5)  # after an hour or day: a round may still write lines of it
 
@@ -39,8 +41,7 @@ class Group:
     @property
     def schema(self) -> pa.Schema:
         """The columns of its files."""
-        own = [one for one in SCHEMA if one.name != "date"]
-        return pa.schema([*own, *self.added])
+        return pa.schema([*FILE_SCHEMA, *self.added])
 
 
 _Run = tuple[str, pa.RecordBatch, int]
@@ -92,16 +93,40 @@ def merge_files(group: Group, lines: Location) -> tuple[Group, File]:
 
 
 def _find_runs(file: KnownFile, schema: pa.Schema, lines: Location) -> Iterator[_Run]:
-    """Yield the rows of each host in a row group of a file, which is sorted by host."""
-    whole = datasets.ParquetFileFormat().make_fragment(file.path, lines.file_system)
-    for part in whole.split_by_row_group():
-        rows = part.to_table(schema, use_threads=False).combine_chunks()
-        for batch in rows.to_batches():
-            width = batch.nbytes // batch.num_rows
-            hosts, begin = pc.run_end_encode(batch["host"]), 0
-            for host, end in zip(hosts.values.to_pylist(), hosts.run_ends.to_pylist(), strict=True):
-                yield host, batch.slice(begin, end - begin), width * (end - begin)
+    """Yield the rows of each host in a batch of a file, which is sorted by host."""
+    with pq.ParquetFile(
+        file.path,
+        filesystem=lines.file_system,
+        read_dictionary=[*NAMES],
+        buffer_size=_BUFFER_BYTES,
+        pre_buffer=False,
+    ) as whole:
+        for batch in whole.iter_batches(_count_rows(whole.metadata), use_threads=False):
+            rows = _conform(batch, schema)
+            width, hosts, begin = rows.nbytes // rows.num_rows, rows["host"], 0
+            runs = pc.run_end_encode(hosts.indices)
+            names = hosts.dictionary.take(runs.values).to_pylist()
+            for host, end in zip(names, runs.run_ends.to_pylist(), strict=True):
+                yield host, rows.slice(begin, end - begin), width * (end - begin)
                 begin = end
+
+
+def _count_rows(file: pq.FileMetaData) -> int:
+    """Return how many rows of a file are a batch."""
+    groups = (file.row_group(number) for number in range(file.num_row_groups))
+    size = sum(group.total_byte_size for group in groups)
+    return max(1, file.num_rows * _BATCH_BYTES // max(1, size))
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema; a file that was written before a column has no values."""
+    columns = [
+        batch[one.name].cast(one.type)
+        if one.name in batch.schema.names
+        else pa.nulls(batch.num_rows, one.type)
+        for one in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
 
 
 def _gather(runs: Iterable[_Run]) -> Iterator[pa.Table]:
@@ -111,7 +136,12 @@ def _gather(runs: Iterable[_Run]) -> Iterator[pa.Table]:
         found.append(rows)
         size += width
         if size >= GROUP_BYTES:
-            yield pa.Table.from_batches(found)
+            yield _join(found)
             found, size = [], 0
     if found:
-        yield pa.Table.from_batches(found)
+        yield _join(found)
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return one table; a column has one dictionary then, else it would be written without one."""
+    return pa.Table.from_batches(batches).unify_dictionaries()

@@ -5,7 +5,8 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -25,7 +26,9 @@ from receiver.table.columns import (
     Splitter,
     Unreadable,
     cut_groups,
+    find_host,
     make_rows,
+    weigh_message,
 )
 from receiver.table.location import Location
 from receiver.table.parquet import open_parquet
@@ -76,15 +79,21 @@ def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
     """
     connection = background.connection(broker.servers, broker.access, _PROGRAM)
     asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream, fail_on_data_loss=True)
-    splitter, size = Splitter(), 0
-    files, removed = list[File](), list[Removed]()
+    splitter, removed = Splitter(), list[Removed]()
     messages = _find_holes(chain.from_iterable(read_range(connection, asked)), chosen, removed)
-    found = (part for message in messages for part in splitter.split(message))
-    for parts in cut_groups(found, FILE_BYTES):
-        size += sum(len(part.payload) for part in parts)
-        for day, of_day in _by_day(parts):
-            files.append(_write_file(of_day, day, f"{chosen.stream}/{chosen.created}", lines))
-    return Written(chosen, tuple(files), size, tuple(splitter.unreadable), tuple(removed))
+    make = partial(make_rows, stream=f"{chosen.stream}/{chosen.created}")
+
+    def write(some: list[StreamMessage]) -> Iterator[File]:
+        for day, of_day in _by_day(some):
+            parts = chain.from_iterable(map(splitter.split, of_day))
+            tables = map(make, cut_groups(parts, GROUP_BYTES, _weigh))
+            if (rest := _unless_empty(tables)) is not None:
+                yield write_tables(rest, day, lines)
+
+    # `map` keeps nothing of the step before, as a variable of a loop would
+    found = chain.from_iterable(map(write, cut_groups(messages, FILE_BYTES, weigh_message)))
+    files = tuple(found)
+    return Written(chosen, files, splitter.line_bytes, tuple(splitter.unreadable), tuple(removed))
 
 
 def _find_holes(
@@ -104,19 +113,24 @@ def _find_holes(
     note(first, chosen.until)
 
 
-def _by_day(parts: Sequence[SectionLines]) -> Iterator[tuple[date, list[SectionLines]]]:
-    """Yield parts by the day on which they were stored, sorted by host."""
-    days: dict[int, list[SectionLines]] = {}
-    for part in parts:
-        days.setdefault(part.stored_at // _DAY, []).append(part)
+def _by_day(messages: Sequence[StreamMessage]) -> Iterator[tuple[str, list[StreamMessage]]]:
+    """Yield messages by the day on which they were stored, sorted by host."""
+    days: dict[int, list[StreamMessage]] = {}
+    for message in messages:
+        days.setdefault(message.stored_at // _DAY, []).append(message)
     for number, found in sorted(days.items()):
-        found.sort(key=lambda part: part.host)  # a stable sort: as in the stream otherwise
-        yield to_datetime(number * _DAY).date(), found
+        found.sort(key=find_host)  # a stable sort: as in the stream otherwise
+        yield to_datetime(number * _DAY).date().isoformat(), found
 
 
-def _write_file(parts: list[SectionLines], day: date, stream: str, lines: Location) -> File:
-    tables = (make_rows(group, stream) for group in cut_groups(parts, GROUP_BYTES))
-    return write_tables(tables, day.isoformat(), lines)
+def _weigh(part: SectionLines) -> int:
+    return part.width
+
+
+def _unless_empty(tables: Iterator[pa.Table]) -> Iterator[pa.Table] | None:
+    for first in tables:
+        return chain([first], tables)
+    return None
 
 
 def write_tables(
@@ -130,6 +144,7 @@ def write_tables(
             for table in tables:
                 stats.add(table)
                 writer.write_table(table)
+                del table  # before the next one is made
         size = sink.tell()
     return File(path, day, size, stats.rows, stats.as_json())
 
