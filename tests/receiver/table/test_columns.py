@@ -9,7 +9,7 @@ import pytest
 from nats_logship.client.find import StreamMessage
 from nats_logship.wire.levels import level_runs
 from receiver.storage.containers import name_container
-from receiver.table.columns import Splitter, make_rows
+from receiver.table.columns import GROUP_BYTES, Splitter, make_rows
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
 
@@ -64,6 +64,19 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
 
     assert [(one.sequence, one.payload) for one in splitter.unreadable] == [(7, b"x"), (8, b"y")]
     assert "Log-Spans" in splitter.unreadable[0].reason
+
+
+def test_a_message_of_very_many_lines_takes_several_row_groups() -> None:
+    splitter, lines = Splitter(), b"a\n" + b"\n" * 6
+    section, payload = lines_of("a", 0, lines * 100_000)
+    subject, data, headers = message("web01", (replace(section, records="start:^a"), payload))
+    parts = splitter.split(StreamMessage(subject, 1, _STORED, headers or {}, data))
+    rows = pa.concat_tables([make_rows([part], "LOGS/x") for part in parts])
+
+    assert all(part.width <= GROUP_BYTES for part in parts), "700,000 lines are too many for one"
+    assert b"".join(part.payload for part in parts) == payload
+    assert rows["pos"].to_pylist() == [*range(700_000)]
+    assert rows["record"].to_pylist() == [pos - pos % 7 for pos in range(700_000)]
 
 
 @pytest.mark.parametrize(
