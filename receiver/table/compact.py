@@ -115,7 +115,7 @@ def _count_rows(file: pq.FileMetaData) -> int:
     """Return how many rows of a file are a batch."""
     groups = (file.row_group(number) for number in range(file.num_row_groups))
     size = sum(group.total_byte_size for group in groups)
-    return max(1, file.num_rows * _BATCH_BYTES // max(1, size))
+    return max(1, int(file.num_rows) * _BATCH_BYTES // max(1, int(size)))
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
