@@ -35,6 +35,8 @@ It cannot name a partition: that is the date of storage, by the broker's clock.
 A task needs at most 600 MiB, whatever waits and whatever hosts send: 165 for itself, then messages
 of one file as stored (`columns.FILE_BYTES`) and rows of one group (`columns.GROUP_BYTES`), or a
 page of each file that is merged (`compact`). It gives back all but the 165 when it ends (`memory`).
+The driver holds the messages of a round that cannot be read, at most `--commit-size` of them, and
+needs some six times that to write them.
 
 A stream that was created again has another `created`, and is read from its start; one that was
 restored from a backup is read on from where both have the same messages. If lines between our
