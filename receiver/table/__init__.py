@@ -32,9 +32,13 @@ second one of a broker is refused by the claim, a compare-and-set in KV, as for 
 
 A hostile host can send messages that cannot be read (a row in `gaps` each, with the bytes), lines
 that are not UTF-8 (`raw` has the bytes), and paths of any form (they are values, never file names).
-It cannot name a partition: that is the date of storage, by the broker's clock. It costs memory of a
-task only for one file at a time (`columns.FILE_BYTES`), whatever it sends: rows are counted as well
-as bytes, and what cannot be read goes to files of `gaps` at once. The driver has names of files.
+It cannot name a partition: that is the date of storage, by the broker's clock.
+
+A task needs at most 600 MiB, whatever waits and whatever hosts send: 165 for itself, then messages
+of one file as stored (`columns.FILE_BYTES`) and rows of one group (`columns.GROUP_BYTES`), or a
+page of each file that is merged (`compact`). Rows are counted as well as bytes, and what cannot be
+read goes to files of `gaps` at once. It gives back all but the 165 when it ends (`memory`). The
+driver has names of files.
 
 A stream that was created again has another `created`, and is read from its start; one that was
 restored from a backup is read on from where both have the same messages. If lines between our

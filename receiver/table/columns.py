@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,14 +30,15 @@ from receiver.table.line_time import find_times
 from receiver.table.parquet import TableForm
 from receiver.table.record import number_records
 
-FILE_BYTES = 192 * 1024 * 1024
-"""Lines of one file at most, in bytes before compression, with what a task needs to sort them."""
+FILE_BYTES = 96 * 1024 * 1024
+"""Memory for the messages of one file, as stored: a task sorts them by host, then reads them."""
 GROUP_BYTES = 24 * 1024 * 1024
-"""Lines of one row group, about."""
+"""Lines of one row group at most."""
 
-_PART_BYTES = 300  # that a part takes in memory besides its payload
-_ROW_BYTES = 64  # of a line at least, for a hostile message of nothing but newlines
-_MOST_LINES = 256 * 1024  # of a part
+_MESSAGE_BYTES = 1200  # that a message takes in memory besides its payload and its headers
+_PART_BYTES = 300  # and a part, besides its payload
+_LINE_BYTES = 80  # that a line counts at least, as its other columns take memory too
+Item = TypeVar("Item")
 _TIME = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [
@@ -88,8 +89,8 @@ class SectionLines(NamedTuple):
 
     @property
     def width(self) -> int:
-        """About how many bytes it and its rows take in memory."""
-        return max(len(self.payload), _ROW_BYTES * self.lines) + len(self.file) + _PART_BYTES
+        """The bytes that it takes of a row group."""
+        return max(len(self.payload), _LINE_BYTES * self.lines) + len(self.file) + _PART_BYTES
 
 
 class Unreadable(NamedTuple):
@@ -110,7 +111,10 @@ class Splitter:
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
     def split(self, message: StreamMessage) -> list[SectionLines]:
-        """Return the parts of a message; none for a claim, or if a filter left out all lines."""
+        """Return the parts of a message, each for one row group.
+
+        None for a claim, or if a filter left out all lines.
+        """
         try:
             return self._split(message)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
@@ -136,27 +140,56 @@ class Splitter:
             found = split_sections(origin, payload)
             sections = [(_as_text(one.path), one.records, lines) for one, lines in found]
         parts, before = list[SectionLines](), 0
-        for path, records, whole in sections:
-            for lines in _cut_lines(whole):
-                count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-                place = host, path, message.sequence, message.stored_at
-                parts.append(SectionLines(*place, before, lines, count, records))
-                before += count
+        place = host, message.sequence, message.stored_at
+        for path, records, lines in sections:
+            if lines:
+                part = _part(place, path, before, lines, records)
+                parts += _cut(part)
+                before += part.lines
         return parts
 
 
-def _cut_lines(lines: bytes) -> Iterator[bytes]:
-    """Yield lines as they are, or in parts of at most `_MOST_LINES`; nothing if they are empty."""
-    if lines.count(b"\n") <= _MOST_LINES:
-        if lines:
-            yield lines
+def _part(
+    place: tuple[str, int, int], path: str, before: int, lines: bytes, records: str
+) -> SectionLines:
+    host, sequence, stored_at = place
+    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+    return SectionLines(host, path, sequence, stored_at, before, lines, count, records)
+
+
+def find_host(message: StreamMessage) -> str:
+    """Return the host of a message; empty if its subject cannot be read."""
+    try:
+        return _parse_host(message.subject)
+    except (InvalidHost, InvalidSubject):
+        return ""
+
+
+def weigh_message(message: StreamMessage) -> int:
+    """Return the bytes that a message takes in memory, about."""
+    headers = sum(len(name) + len(value) for name, value in message.headers.items())
+    return len(message.payload) + headers + _MESSAGE_BYTES
+
+
+def _cut(part: SectionLines) -> Iterator[SectionLines]:
+    """Yield a part in pieces that fit into a row group: it may have 16 million empty lines."""
+    if part.width <= GROUP_BYTES or part.lines < 2:
+        yield part
         return
-    begin = 0
-    while begin < len(lines):
-        end = lines.rfind(b"\n", begin, begin + _MOST_LINES) + 1
-        end = end or lines.find(b"\n", begin) + 1 or len(lines)
-        yield lines[begin:end]
-        begin = end
+    at = _find_cut(part)
+    count, begin, rest = part.payload.count(b"\n", 0, at), part.payload[:at], part.payload[at:]
+    yield from _cut(part._replace(payload=begin, lines=count))
+    behind = part._replace(payload=rest, lines=part.lines - count, before=part.before + count)
+    yield from _cut(behind)
+
+
+def _find_cut(part: SectionLines) -> int:
+    """Return where the last record, else the last line, of the first half of a part begins."""
+    lines, half = part.payload, len(part.payload) // 2
+    at = lines.rfind(b"\n", 0, half) + 1 or lines.find(b"\n", half) + 1
+    records = parse_records(part.records) if part.records else None
+    found = records.find_boundaries(lines, 0, at) if records else []
+    return (found[-1][1] if found else at) or at
 
 
 @lru_cache(16_384)
@@ -253,14 +286,17 @@ _NAMED: dict[str, Callable[[SectionLines], Any]] = {
 }
 
 
-def cut_groups(parts: Iterable[SectionLines], most: int) -> Iterator[list[SectionLines]]:
-    """Yield the parts in runs of about `most` bytes."""
-    group, size = list[SectionLines](), 0
-    for part in parts:
-        group.append(part)
-        size += part.width
-        if size >= most:
+def cut_groups(
+    items: Iterable[Item], most: int, weigh: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Yield items in runs of at most `most` bytes, a larger item alone."""
+    group, size = list[Item](), 0
+    for item in items:
+        width = weigh(item)
+        if group and size + width > most:
             yield group
             group, size = [], 0
+        group.append(item)
+        size += width
     if group:
         yield group

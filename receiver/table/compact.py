@@ -1,11 +1,11 @@
 """Keep the number of files small: which files to merge, and the task that merges them.
 
 A merged file is sorted by host again, so that a query for a host reads little of it. A task holds a
-row group of each file in memory, never all rows.
+page of each file in memory, however many rows the file has.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as datasets
+import pyarrow.parquet as pq
 
 from nats_logship.app.faults import fault
 from receiver.table.columns import GROUP_BYTES
@@ -23,7 +23,9 @@ from receiver.table.parquet import File, TableForm, write_tables
 
 _HOUR_BYTES = 128 * 1024 * 1024  # of a file of an hour, compressed
 _DAY_BYTES = 256 * 1024 * 1024
-_MOST_FILES = 24  # merged at a time; some `GROUP_BYTES` of each are in memory
+_MOST_FILES = 16  # merged at a time; of each a page of lines is in memory, mostly of 8 MiB
+_BATCH_BYTES = 1024 * 1024  # of rows that are read at a time
+_BUFFER_BYTES = 256 * 1024  # of a compressed column
 _FEW_OF_HOUR = 8  # files are left to the end of the day: each merge writes all once more
 _PATIENCE = timedelta(minutes=5)  # after an hour or day: a round may still write lines of it
 
@@ -90,21 +92,42 @@ def merge_files(group: Group) -> tuple[Group, File | str]:
 
 
 def _find_runs(file: KnownFile, group: Group) -> Iterator[_Run]:
-    """Yield the rows of each host in a row group of a file, which is sorted."""
-    form, schema = group.form, group.form.file_schema
-    parquet = datasets.ParquetFileFormat(dictionary_columns=form.names)
-    whole = parquet.make_fragment(file.path, group.location.file_system)
-    for part in whole.split_by_row_group():
-        rows = part.to_table(schema, use_threads=False).combine_chunks()
-        for batch in rows.to_batches():
-            width = batch.nbytes // batch.num_rows
-            column, begin = batch[form.sort_by], 0
+    """Yield the rows of each host in a batch of a file, which is sorted."""
+    form = group.form
+    with pq.ParquetFile(
+        file.path,
+        filesystem=group.location.file_system,
+        read_dictionary=[*form.names],
+        buffer_size=_BUFFER_BYTES,
+        pre_buffer=False,
+    ) as whole:
+        for batch in whole.iter_batches(_count_rows(whole.metadata), use_threads=False):
+            rows = _conform(batch, form.file_schema)
+            width, column, begin = rows.nbytes // rows.num_rows, rows[form.sort_by], 0
             codes = pc.run_end_encode(column.indices)
             names = column.dictionary.take(codes.values).to_pylist()
             for name, end in zip(names, codes.run_ends.to_pylist(), strict=True):
                 # other programs may have added rows without a host
-                yield name or "", batch.slice(begin, end - begin), width * (end - begin)
+                yield name or "", rows.slice(begin, end - begin), width * (end - begin)
                 begin = end
+
+
+def _count_rows(file: pq.FileMetaData) -> int:
+    """Return how many rows of a file are a batch."""
+    groups = (file.row_group(number) for number in range(file.num_row_groups))
+    size = sum(group.total_byte_size for group in groups)
+    return max(1, int(file.num_rows) * _BATCH_BYTES // max(1, int(size)))
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema; a file that was written before a column has no values."""
+    columns = [
+        batch[one.name].cast(one.type)
+        if one.name in batch.schema.names
+        else pa.nulls(batch.num_rows, one.type)
+        for one in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
 
 
 def _gather(runs: Iterable[_Run]) -> Iterator[pa.Table]:
@@ -114,7 +137,12 @@ def _gather(runs: Iterable[_Run]) -> Iterator[pa.Table]:
         found.append(rows)
         size += width
         if size >= GROUP_BYTES:
-            yield pa.Table.from_batches(found)
+            yield _join(found)
             found, size = [], 0
     if found:
-        yield pa.Table.from_batches(found)
+        yield _join(found)
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return one table; a column has one dictionary then, else it would be written without one."""
+    return pa.Table.from_batches(batches).unify_dictionaries()

@@ -72,6 +72,7 @@ def write_tables(
             for table in tables:
                 stats.add(table)
                 writer.write_table(table)
+                del table  # before the next one is made
         size = sink.tell()
     return File(path, str(day), size, stats.rows, stats.as_json())
 

@@ -36,6 +36,7 @@ from receiver.table.compact import merge_files
 from receiver.table.gaps import GAPS
 from receiver.table.log import Log
 from receiver.table.maintenance import Maintenance
+from receiver.table.memory import run_and_release
 from receiver.table.meter import TableMeter
 from receiver.table.settings import TableSettings
 from receiver.table.write import Broker, write_range
@@ -178,7 +179,8 @@ def _run_job(
     Raises `JobFailed` if Spark gives up on it, OperatorError if the JVM has died.
     """
     try:
-        return spark.parallelize(items, len(items)).map(work).collect()
+        tasks = spark.parallelize(items, len(items))
+        return tasks.map(partial(run_and_release, work)).collect()
     except Py4JJavaError as error:
         raise JobFailed(find_reason(error)) from None
     except Exception as error:

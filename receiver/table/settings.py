@@ -89,7 +89,10 @@ class TableSettings(SparkSettings):
         "with pyarrow, and with deltalake for an object store.",
     )
     tasks: Annotated[int, Field(ge=0)] = option(
-        0, "N", "Most Spark tasks at once; 0 is one for each core, and 4 on a cluster."
+        0,
+        "N",
+        "Most Spark tasks at once, each with up to 600 MiB of memory; 0 is one for each core, and "
+        "4 on a cluster.",
     )
     listen: OptionalListen = option(
         None,

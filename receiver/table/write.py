@@ -6,6 +6,8 @@ from datetime import date
 from functools import partial
 from itertools import chain
 
+import pyarrow as pa
+
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import background
@@ -21,7 +23,9 @@ from receiver.table.columns import (
     SectionLines,
     Splitter,
     cut_groups,
+    find_host,
     make_rows,
+    weigh_message,
 )
 from receiver.table.gaps import GapWriter, Row
 from receiver.table.location import Location
@@ -62,16 +66,22 @@ def write_range(chosen: Range, broker: Broker, lines: Location, gaps: Location) 
     """
     connection = background.connection(broker.servers, broker.access, _PROGRAM)
     asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream)
-    missing, size, files = GapWriter(gaps, chosen.key), 0, list[File]()
+    missing = GapWriter(gaps, chosen.key)
     messages = _find_holes(chain.from_iterable(read_range(connection, asked)), chosen, missing)
-    for parts in cut_groups(_split(messages, chosen.reported, missing), FILE_BYTES):
-        size += sum(len(part.payload) for part in parts)
-        for day, of_day in _by_day(parts):
-            tables = (make_rows(group, chosen.key) for group in cut_groups(of_day, GROUP_BYTES))
-            files.append(write_tables(tables, day, lines, LINES))
+    split = _Split(missing, chosen.reported)
+
+    def write(some: list[StreamMessage]) -> Iterator[File]:
+        for day, of_day in _by_day(some):
+            parts = chain.from_iterable(map(split, of_day))
+            groups = cut_groups(parts, GROUP_BYTES, lambda part: part.width)
+            if (tables := _unless_empty(make_rows(one, chosen.key) for one in groups)) is not None:
+                yield write_tables(tables, day, lines, LINES)
+
+    # `map` keeps nothing of the step before, as a variable of a loop would
+    files = tuple(chain.from_iterable(map(write, cut_groups(messages, FILE_BYTES, weigh_message))))
     missing.flush()
     background.submit(_require_same(connection, chosen)).result()
-    return Written(chosen, tuple(files), size, tuple(missing.files), tuple(missing.shown))
+    return Written(chosen, files, split.line_bytes, tuple(missing.files), tuple(missing.shown))
 
 
 def _find_holes(
@@ -88,16 +98,23 @@ def _find_holes(
         missing.add_removed(first, chosen.until)
 
 
-def _split(
-    messages: Iterable[StreamMessage], reported: int, missing: GapWriter
-) -> Iterator[SectionLines]:
-    splitter = Splitter()
-    for message in messages:
-        yield from splitter.split(message)
-        while splitter.unreadable:
-            one = splitter.unreadable.pop()
-            if one.sequence >= reported:
-                missing.add_unreadable(one)
+class _Split:
+    """Splits messages, and notes those that cannot be read; `line_bytes` of all parts."""
+
+    def __init__(self, missing: GapWriter, reported: int) -> None:
+        self.line_bytes = 0
+        self._splitter = Splitter()
+        self._missing = missing
+        self._reported = reported
+
+    def __call__(self, message: StreamMessage) -> list[SectionLines]:
+        parts = self._splitter.split(message)
+        self.line_bytes += sum(len(part.payload) for part in parts)
+        while self._splitter.unreadable:
+            one = self._splitter.unreadable.pop()
+            if one.sequence >= self._reported:
+                self._missing.add_unreadable(one)
+        return parts
 
 
 async def _require_same(connection: Connection, chosen: Range) -> None:
@@ -108,11 +125,17 @@ async def _require_same(connection: Connection, chosen: Range) -> None:
         raise OperatorError(f"stream {chosen.stream} was created again while it was read")
 
 
-def _by_day(parts: Sequence[SectionLines]) -> Iterator[tuple[date, list[SectionLines]]]:
-    """Yield parts by the day on which they were stored, sorted by host."""
-    days: dict[int, list[SectionLines]] = {}
-    for part in parts:
-        days.setdefault(part.stored_at // _DAY, []).append(part)
+def _by_day(messages: Sequence[StreamMessage]) -> Iterator[tuple[date, list[StreamMessage]]]:
+    """Yield messages by the day on which they were stored, sorted by host."""
+    days: dict[int, list[StreamMessage]] = {}
+    for message in messages:
+        days.setdefault(message.stored_at // _DAY, []).append(message)
     for number, found in sorted(days.items()):
-        found.sort(key=lambda part: part.host)  # a stable sort: as in the stream otherwise
+        found.sort(key=find_host)  # a stable sort: as in the stream otherwise
         yield to_datetime(number * _DAY).date(), found
+
+
+def _unless_empty(tables: Iterator[pa.Table]) -> Iterator[pa.Table] | None:
+    for first in tables:
+        return chain([first], tables)
+    return None

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from nats_logship.wire.levels import level_runs
 from nats_logship.wire.records import parse_records
 from nats_logship.wire.stream_message import StreamMessage
 from receiver.storage.containers import name_container
-from receiver.table.columns import Splitter, cut_groups, make_rows
+from receiver.table.columns import GROUP_BYTES, Splitter, cut_groups, make_rows
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
 
@@ -67,6 +68,19 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
 
     assert [(one.sequence, one.payload) for one in splitter.unreadable] == [(7, b"x"), (8, b"y")]
     assert "Log-Spans" in splitter.unreadable[0].reason
+
+
+def test_a_message_of_very_many_lines_takes_several_row_groups() -> None:
+    splitter, lines = Splitter(), b"a\n" + b"\n" * 6
+    section, payload = lines_of("a", 0, lines * 100_000)
+    subject, data, headers = message("web01", (replace(section, records="start:^a"), payload))
+    parts = splitter.split(StreamMessage(subject, 1, _STORED, headers or {}, data))
+    rows = pa.concat_tables([make_rows([part], "LOGS/x") for part in parts])
+
+    assert all(part.width <= GROUP_BYTES for part in parts), "700,000 lines are too many for one"
+    assert b"".join(part.payload for part in parts) == payload
+    assert rows["pos"].to_pylist() == [*range(700_000)]
+    assert rows["record"].to_pylist() == [pos - pos % 7 for pos in range(700_000)]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +210,10 @@ def test_a_message_of_nothing_but_newlines_takes_little_memory() -> None:
     lines = b"\n" * 2**20 + b"1\n" * 2**19 + b"x" * 2**20 + b"\nend"
     one = message("web01", lines_of("a", 0, lines))
     stored = StreamMessage(one[0], 1, _STORED, one[2] or {}, one[1])
-    groups = [make_rows(group, "LOGS/x") for group in cut_groups(Splitter().split(stored), 2**24)]
+    groups = [
+        make_rows(group, "LOGS/x")
+        for group in cut_groups(Splitter().split(stored), 2**24, attrgetter("width"))
+    ]
 
     assert max(len(rows) for rows in groups) < 2**20
     rows = pa.concat_tables(groups)
