@@ -48,10 +48,13 @@ class _Stream(BaseModel, extra="allow"):
 @with_mode
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, mode: Mode) -> None:
-    """Set up streams and buckets on a running broker; repeating it changes nothing."""
+    """Set up streams and buckets on a running broker, or change the settings that are given.
+
+    Existing streams keep what is not given. Repeating it changes nothing.
+    """
 
     async def work(connection: Connection) -> None:
-        desired = settings.topology()
+        desired = settings.changes()
         # a cluster that adds replicas to its streams may be electing leaders
         read = partial(read_actual, desired=desired)
         found = await retry_until_answered(connection, read, ELECTION)
