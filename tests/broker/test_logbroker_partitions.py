@@ -62,7 +62,7 @@ def test_a_running_broker_follows_a_change_through_reloads_and_restarts_of_its_s
     ask(state["server"], (str(Subject.for_host("web01", 2)), b"line\n"))
     assert logbroker("partitions", "3", "--yes", "--server", state["server"]).returncode == 0
 
-    logbroker("credentials", "add", "admin", *store, "--output", admin)  # a reload
+    logbroker("credentials", "add", "admin", *store, "--yes", "--output", admin)  # a reload
     logbroker("tls", "init", *store)
     broker.send(signal.SIGHUP)  # restarts nats-server
 
