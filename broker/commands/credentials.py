@@ -239,7 +239,10 @@ def _change(
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
     click.echo(wait_for_credentials(folder, after.revision), err=err)
     if not before.is_secured and not has_run(folder):
-        click.echo(f"no broker has run in {folder} so far; check --store-dir", err=True)
+        click.echo(
+            f"no broker has run in {folder} yet: unless it is a new one, check --store-dir",
+            err=True,
+        )
     if not before.is_secured:
         click.echo(
             "from now on the broker accepts nobody without a credential; "

@@ -210,9 +210,9 @@ class Actual:
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: "
-                f"{', '.join(self.names)} have {format_count(messages, 'message')} and "
-                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run "
+                f"the number of partitions is {self.number} and not {partitions}: there are "
+                f"{format_count(messages, 'message')} in {', '.join(self.names)}, and offsets of "
+                f"{format_count(offsets, 'partition')}. To change it, run "
                 f"`logbroker partitions {partitions}` while the broker runs; else leave "
                 f"--partitions out, or give {self.number}"
             )

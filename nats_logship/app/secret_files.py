@@ -22,15 +22,17 @@ def head_of(holder: object) -> str:
 def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
     """Raise `ConfigurationError` for a credential of another kind than `taker` accepts.
 
-    `kinds[0]` is the one that the taker needs. A file without a holder is accepted.
+    `kinds[0]` is the one that can do all of it. A file without a holder is accepted.
     """
     found = _HOLDER.search(text)
     if found is None or found["kind"] in kinds:
         return
-    needed = kinds[0]
+    needed = f"{_a(kinds[0])}'s"
+    if "monitor" in kinds[1:]:
+        needed += " (to see its status a monitor's is enough)"
     raise ConfigurationError(
-        f"{path} is {_a(found['kind'])}'s credential, {taker} needs {_a(needed)}'s: "
-        f"`logbroker credentials add {needed} NAME` makes one"
+        f"{path} is {_a(found['kind'])}'s credential, {taker} needs {needed}: "
+        f"`logbroker credentials add {kinds[0]} NAME` makes one"
     )
 
 

@@ -75,7 +75,9 @@ def test_other_variables_with_the_prefix_are_refused(
 
     with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting") as refused:
         load(Example, {"needed": 1}, None)
-    assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
+    assert ("; did you mean EXAMPLE_NAME or EXAMPLE_NAMES?" in str(refused.value)) == (
+        name == "NAEM"
+    )
 
 
 @pytest.mark.parametrize(
