@@ -22,7 +22,7 @@ from pyspark_jetstream import DefaultSource
 from receiver.spark.jvm import run_jvm
 from receiver.spark.session import spark_context
 from tests.support.oracle import Verdict
-from tests.support.processes import Process, Processes, ProgramDied
+from tests.support.processes import Process, Processes, ProgramDied, when_began
 from tests.support.suite import Suite
 
 _KINDS = {"lines": BLOCK_LINES, "sections": BLOCK_LINES, "small messages": 7}
@@ -63,7 +63,8 @@ def measure(_system: System, folder: Path, lines: int, kind: str) -> Outcome:
 
 def query(url: str, kind: str, output: str) -> None:
     """Write seconds, CPU seconds, lines and digest of two equal queries, in a program alone."""
-    tree = Process("spark", (), Path(), {}, sessions={os.getsid(0)})
+    own = os.getsid(0)
+    tree = Process("spark", (), Path(), {}, sessions={own: when_began(own)})
     count, column = ("sum(lines)", "payload") if kind == "sections" else ("count(*)", "line")
     found, is_lines = {}, kind != "sections"
     with run_jvm("spark://") as jvm, spark_context("local[*]", jvm=jvm) as context:

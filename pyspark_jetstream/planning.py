@@ -16,10 +16,11 @@ from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message
+from nats_logship.client.find import find_message
 from nats_logship.client.ranges import AWAY, SequenceRange, read_range, require_unread
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.message import MalformedMessage, decode_origin, decode_payload
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.streams import STREAM
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import record_batches

@@ -4,7 +4,7 @@ Python does nothing line by line: Arrow splits the payloads of many sections at 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from zstandard import ZstdDecompressor
 
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     decode_origin,
@@ -21,7 +20,8 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
-from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
+from nats_logship.wire.stream_message import StreamMessage
+from nats_logship.wire.subjects import parse_subject
 from pyspark_jetstream.options import SourceOptions, columns
 
 _BATCH_BYTES = 4 * 1024 * 1024  # of lines, decompressed, and headers in one Arrow batch, about
@@ -82,13 +82,15 @@ def record_batches(
 def _split(
     message: StreamMessage, options: SourceOptions, decompressor: ZstdDecompressor
 ) -> Iterator[_Row]:
-    subject, sequence, stored_at, headers, stored = message
+    subject, sequence, stored_at, headers, stored, _ = message
     shown = headers if options.headers else None
     width = len(subject)
     if shown:  # a message may have many and long ones
         width += sum(map(len, chain.from_iterable(shown.items())))
     # the broker writes nanoseconds; Spark counts microseconds
-    of_message = *_parse_subject(subject), sequence, stored_at // 1000, subject, shown
+    host = parse_subject(subject)
+    of_host = (host.partition, host.host) if host else (None, None)
+    of_message = *of_host, sequence, stored_at // 1000, subject, shown
     alone = width, None, None, 0, 0, ""
     try:
         origin = decode_origin(headers)
@@ -109,16 +111,6 @@ def _split(
             about = width + len(path), path, place, number, before, section.records
             yield *of_message, part, count, *about
         before += count + bool(part and not part.endswith(b"\n"))
-
-
-@lru_cache(maxsize=10_000)
-def _parse_subject(subject: str) -> tuple[int, str] | tuple[None, None]:
-    """Return the partition and host of a subject; None for the subject of no host."""
-    try:
-        found = Subject.parse(subject)
-    except (InvalidSubject, InvalidHost):
-        return None, None
-    return found.partition, found.host
 
 
 def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatch]:

@@ -46,7 +46,7 @@ def receives_locally(arguments: Sequence[str], environment: Mapping[str, str]) -
 def _find_files(arguments: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
     named = [after for before, after in pairwise(arguments) if before == "--config"]
     named += [one.partition("=")[2] for one in arguments if one.startswith("--config=")]
-    named += filter(None, map(environment.get, ("LOGRECEIVER_CONFIG", "LOGTABLE_CONFIG")))
+    named += filter(None, [environment.get("LOGRECEIVER_CONFIG")])
     credential = Path(environment.get("CREDENTIALS_DIRECTORY", ""), "logreceiver.toml")
     return [*map(Path, named), *([credential] if credential.is_file() else [])]
 

@@ -30,6 +30,14 @@ _STREAM_FIELDS = BROKER_FIELDS | {
 REPLAY_FIELDS = _STREAM_FIELDS | {"until", "file", "speed"}
 VERIFY_FIELDS = _STREAM_FIELDS | {"state_dir"}
 
+MODELS = (
+    "receiver.settings:ReceiverSettings",
+    "receiver.settings:ReplaySettings",
+    "receiver.search.settings:SearchSettings",
+    "receiver.table.settings:TableSettings",
+)
+"""The models of logreceiver and its commands, as `ProgramSettings.models`."""
+
 _LARGEST_ID = 2**32 - 2  # of users and groups
 
 
@@ -111,6 +119,7 @@ class ReceiverSettings(SparkSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+    models = MODELS
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin", "monitor")
 

@@ -125,9 +125,10 @@ class Agent:
         if not self._loop.has_scanned:
             logger.info("stopped before files were scanned; the next start ships their lines")
             return
-        left = self.report().behind_bytes
-        text = "; the next start with the same --file ships them" if left else ""
-        logger.info("stopped, %s unshipped%s", format_size(left), text)
+        report = self.report()
+        is_behind = report.behind_bytes or report.behind_entries
+        text = "; the next start with the same options ships them" if is_behind else ""
+        logger.info("stopped, %s unshipped%s", report.behind, text)
 
     async def work(self) -> None:
         """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
@@ -309,7 +310,7 @@ class Agent:
             paused=str(publisher.config.pause or ""),
             interval_seconds=publisher.config.interval.seconds,
             troubles=tuple(f"{one.path}: {one.text}" for one in sources.troubles),
-            unread=tuple(f"{path}: {text}" for path, text in meter.unread.items()),
+            unread=tuple(meter.unread),
             has_scanned=loop.has_scanned,
             open_files=sources.open_files,
             reading_seconds=self._reading_seconds(),

@@ -65,8 +65,19 @@ class ExpressionFilter:
         return not (self.rules.include or self.rules.exclude or self._left_out or self._in_line)
 
     def filter(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks, given in the order of reading, without those that become empty."""
-        return [left for block in blocks if (left := self._filter(block)) is not None]
+        """Return the blocks, given in the order of reading, without those that become empty.
+
+        What is missing between two blocks of a file is lost, and stays without a block.
+        """
+        found: list[Block] = []
+        for block in blocks:
+            span = block.section.span
+            before = self._left_out.get(span.file_id)
+            if before is not None and before.section.span.end < span.start:
+                found.append(self._cover(span.file_id))
+            if (left := self._filter(block)) is not None:
+                found.append(left)
+        return found
 
     def cover_left_out(self) -> list[Block]:
         """Return empty blocks over the lines that were left out and are not covered yet.
@@ -75,8 +86,12 @@ class ExpressionFilter:
         """
         left_out = self._left_out.items()
         whole = [file for file, one in left_out if one.is_rest or not one.goes_on]
-        self._in_line.update(file for file in whole if self._left_out[file].goes_on)
-        return [self._left_out.pop(file) for file in whole]
+        return list(map(self._cover, whole))
+
+    def _cover(self, file: str) -> Block:
+        block = self._left_out.pop(file)
+        self._in_line.update([file] * block.goes_on)
+        return block
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span

@@ -20,7 +20,7 @@ from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.files.records import Preset, RecordRules
 from shipper.sources.inputs import find_inputs
-from shipper.sources.journal.rules import EntryRules, Options, Priority, PriorityName
+from shipper.sources.journal.rules import EntryRules, Options, PriorityName, number_priority
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -263,9 +263,8 @@ class ShipperSettings(AccessSettings):
     @property
     def journal_rules(self) -> EntryRules:
         """Which entries of the journal are shipped."""
-        return EntryRules(
-            self.unit, self.exclude_unit, Priority.of(self.priority) if self.priority else None
-        )
+        least = number_priority(self.priority) if self.priority else None
+        return EntryRules(self.unit, self.exclude_unit, least)
 
     @property
     def journal_options(self) -> Options:

@@ -12,7 +12,7 @@ import click
 
 from broker.commands import shared
 from broker.inspect.events import NOISE, BrokerEvent, listen
-from broker.inspect.message import StoredMessage, format_message, serialize_message
+from broker.inspect.message import format_message, serialize_message
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, tail
@@ -24,6 +24,7 @@ from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.wire.endings import Endings
+from nats_logship.wire.stream_message import StreamMessage
 
 _COUNT = click.IntRange(min=0)
 logger = logging.getLogger(__name__)
@@ -81,15 +82,16 @@ class _Printer:
         self._endings, self._as_json, self.has_shown = Endings(), as_json, False
         self._prefixed, self._for_terminal = options.wanted.only_host is None, sys.stdout.isatty()
 
-    async def show(self, one: FoundLines | Searched) -> None:
-        if isinstance(one, Searched):
+    async def show(self, found: list[FoundLines] | Searched) -> None:
+        if isinstance(found, Searched):
             logger.warning(
                 "only the last %s searched for these lines; give --since to search further back",
-                format_count(one.messages, "message", "were"),
+                format_count(found.messages, "message", "were"),
             )
-            return
-        self.has_shown = True
-        await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
+        elif found:
+            self.has_shown = True
+            shown = map(_format_json if self._as_json else self._format, found)
+            await shared.write_to_stdout(b"".join(shown))
 
     def _format(self, piece: FoundLines) -> bytes:
         if self._prefixed:
@@ -103,7 +105,7 @@ class _Printer:
 def _format_json(piece: FoundLines) -> bytes:
     known = piece._asdict()
     known["time"] = format_time(known.pop("stored_at"))
-    for name in ("lines", "number", "file_id", "end", "records"):
+    for name in ("lines", "number", "file_id", "end", "records", "goes_on"):
         del known[name]
     texts = (line.decode("utf-8", "surrogateescape") for line in piece.split())
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
@@ -126,7 +128,7 @@ def get(
     if host and sequence:
         raise click.UsageError("give SEQUENCE or --host, not both")
 
-    async def read(connection: Connection) -> StoredMessage:
+    async def read(connection: Connection) -> StreamMessage:
         if host and not stream:
             return await get_last_message(connection, await list_streams(connection), host)
         name = await choose_stream(connection, stream)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from broker.commands import shared
-from broker.inspect.message import StoredMessage, format_message, serialize_message
+from broker.inspect.message import format_message, read_facts, serialize_message
 from broker.inspect.reader import get_message
 from broker.inspect.streams import choose_stream
 from broker.retention.decide import Purge
@@ -18,6 +18,7 @@ from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import Connection
+from nats_logship.wire.stream_message import StreamMessage
 
 _ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
 def rm(settings: BrokerSettings, mode: shared.Mode, sequence: int, stream: str | None) -> None:
     """Remove one message and overwrite it on disk; shows it and asks first."""
 
-    async def read(connection: Connection) -> tuple[str, StoredMessage]:
+    async def read(connection: Connection) -> tuple[str, StreamMessage]:
         name = await choose_stream(connection, stream)
         return name, await get_message(connection, name, sequence)
 
@@ -94,7 +95,9 @@ def rm(settings: BrokerSettings, mode: shared.Mode, sequence: int, stream: str |
         shared.run_on_broker(
             settings, "rm", lambda connection: connection.api(call, body, patience=_ERASE_PATIENCE)
         )
-        mode.echo(printable(f"removed message {sequence} of {message.host}"))
-        logger.info("removed message %d of %s on request", sequence, message.name)
+        subject = read_facts(message).subject
+        host = subject.host if subject else message.subject
+        mode.echo(printable(f"removed message {sequence} of {host}"))
+        logger.info("removed message %d of %s on request", sequence, message.subject)
     if mode.as_json:
         shared.print_json({"message": serialize_message(message), "removed": is_agreed})

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
@@ -31,16 +30,15 @@ from broker.inspect.ranges import (
     find_time,
     read_states,
 )
-from broker.inspect.windows import WindowFound, search_streams
+from broker.inspect.windows import WindowFound, follow_streams, now, search_streams
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import SECOND, to_nanoseconds
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query
 
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
-_MOST_CHARACTERS = 1024 * 1024  # of new lines for a page, per second
 _HOURS = (3600 * hours for hours in (1, 2, 3, 6, 12, 24))
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *_HOURS)
 
@@ -112,7 +110,7 @@ class LineFinder:
             before, line, after = await find_around(
                 self._connection, history, LineKey.parse(key), most
             )
-        lines = [*before[-most:], line, *after[:most]] if most else [line]
+        lines = [*before, line, *after]
         return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
 
     async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:
@@ -130,8 +128,7 @@ class LineFinder:
         since, until = [
             await find_time(self._connection, states, one) for one in (request.since, request.until)
         ]
-        now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
-        end = to_nanoseconds(now) if until is None else until
+        end = now() if until is None else until
         begin = since
         if begin is None:
             oldest = await asyncio.to_thread(find_begin, history) if history else None
@@ -189,31 +186,20 @@ class LineFinder:
         self, request: LineRequest, states: Sequence[StreamState]
     ) -> AsyncGenerator[Document, None]:
         """Yield what each second adds, at most a thousand lines; say so if lines were skipped."""
-        while True:
-            await asyncio.sleep(1.0)
-            known = {one.key: one.until for one in states}
-            states = await read_states(self._connection)
-            ranges = [StreamRange(one, known.get(one.key, one.first), one.until) for one in states]
-            left, size = MOST_LINES, 0
-            found = search_streams(
-                self._connection, ranges, request.wanted, Order.OLDEST, MOST_LINES
-            )
-            async with aclosing(found) as windows:
-                async for window in windows:
-                    lines = list(map(describe_line, window.lines))
-                    yield {"lines": lines, "counts": _list_counts(window, SECOND)}
-                    left -= len(lines)
-                    size += sum(len(one["text"]) for one in lines)
-                    if left <= 0 or size >= _MOST_CHARACTERS:
-                        states = await read_states(self._connection)
-                        yield {"sampled": True}
-                        break
+        found = follow_streams(self._connection, states, request.wanted, MOST_LINES)
+        async with aclosing(found) as windows:
+            async for window in windows:
+                lines = list(map(describe_line, window.lines))
+                yield {"lines": lines, "counts": _list_counts(window, SECOND)}
+                if window.skips:
+                    yield {"sampled": True}
 
 
 def describe_line(line: Line) -> Document:
     """Return a line, or a record, as pages show it; bytes that are not UTF-8 are surrogates."""
     more = len(line.line) - _LONGEST
     rest = f" … and {more:,} bytes more" if more > 0 else ""
+    rest += " … goes on in a later message" if line.is_piece else ""
     return {
         "key": str(LineKey.of(line)),
         "time": line.time / 1e6,

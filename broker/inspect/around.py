@@ -1,21 +1,22 @@
 """The lines before and after a line of a stream, in its host and file."""
 
 import asyncio
-import glob
-import sys
-from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 from broker.inspect.old_lines import join_records
-from broker.inspect.ranges import StreamRange, read_states
+from broker.inspect.ranges import read_states
 from broker.inspect.reader import get_message
-from broker.inspect.windows import search_streams, summarize_messages
+from broker.inspect.windows import make_line
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.selection import LineSelection
 from nats_logship.client.connection import Connection
-from nats_logship.client.line_search import LineFilter
+from nats_logship.client.found_lines import FoundLines
+from nats_logship.client.line_search import LineFilter, select
+from nats_logship.client.lines_around import LineId
+from nats_logship.client.lines_around import find_around as find_lines_around
+from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState
-from nats_logship.history import History, Line, Order
+from nats_logship.history import History, Line
+from nats_logship.wire.stream_message import StreamMessage
 
 _DIGITS = 19  # of a number in a key
 _PATIENCE = 15.0  # seconds for those before it, and for those after it
@@ -53,7 +54,7 @@ Around = tuple[list[Line], Line, list[Line]]
 async def find_around(
     connection: Connection, history: History | None, key: LineKey, most: int
 ) -> Around:
-    """Return at most `most` lines before a line, or more of its message; the line; those after it.
+    """Return at most `most` lines before a line; the line; and so many after it.
 
     Lines that the stream has no more are from the table, if there is one. Raises `OperatorError` if
     neither has the line; `ConnectionLost`, `Rejected`.
@@ -70,7 +71,7 @@ async def find_around(
     if history and (found := await asyncio.to_thread(history.get, *key)):
         some = join_records(await asyncio.to_thread(history.around, found, most, most))
         at = max(number for number, one in enumerate(some) if one.order <= found.order)
-        return some[:at], some[at], some[at + 1 :]
+        return some[max(0, at - most) : at], some[at], some[at + 1 : at + 1 + most]
     raise OperatorError("this line is no longer in the stream, nor in a table")
 
 
@@ -79,39 +80,22 @@ async def _find_in_stream(
 ) -> Around:
     """Return the same from a stream; fewer lines if they are not found in time."""
     message = await get_message(connection, state.name, key.sequence)
-    what = ([message], state.key, LineFilter(), sys.maxsize)
-    of_message = (await asyncio.to_thread(summarize_messages, *what)).lines
-    at = max((number for number, one in enumerate(of_message) if one.pos <= key.pos), default=None)
-    if at is None:
+    if (own := await asyncio.to_thread(_find_line, message, key.pos)) is None:
         raise OperatorError("this message holds no such line")
-    line = of_message[at]
-    before = [one for one in of_message[:at] if one.file == line.file]
-    after = [one for one in of_message[at + 1 :] if one.file == line.file]
-    earlier, later = (state.first, key.sequence), (key.sequence + 1, state.until)
-    before = [
-        *await _search(
-            connection, StreamRange(state, *earlier), line, Order.NEWEST, most - len(before)
-        ),
-        *before,
-    ]
-    after += await _search(
-        connection, StreamRange(state, *later), line, Order.OLDEST, most - len(after)
-    )
-    return before, line, after
+    item = SequenceRange(">", state.first, state.until, state.name)
+    line = LineId(own.host, own.file, key.sequence, own.number)
+    found = await find_lines_around(connection, item, line, max(1, most), _PATIENCE)
+    before, after = [*found.before], found.after[:most]
+    if found.at is None and before and own.lines in before[-1].lines:
+        own = before.pop()  # a record that began in an earlier message
+    sides = [[make_line(one, state.key) for one in some] for some in (before, after)]
+    return sides[0], make_line(found.at or own, state.key), sides[1]
 
 
-async def _search(
-    connection: Connection, part: StreamRange, like: Line, order: Order, most: int
-) -> list[Line]:
-    """Return the first lines of the same host and file, in an order; sorted by time."""
-    found: list[Line] = []
-    files = (glob.escape(like.file),) if like.file else ()
-    wanted = LineFilter(LineSelection((glob.escape(like.host),), files))
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
-            async with aclosing(search_streams(connection, [part], wanted, order, most)) as windows:
-                async for window in windows:
-                    found += (one for one in window.lines if one.file == like.file)
-                    if len(found) >= most:
-                        break
-    return sorted(found, key=lambda one: one.order)
+def _find_line(message: StreamMessage, number: int) -> FoundLines | None:
+    """Return the record or line of a message that has a line, by its number."""
+    for found in select(message, LineFilter()):
+        _, rest = found.divide(number)
+        if rest.lines and found.number <= number:
+            return next(rest.first(1))
+    return None

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, TypeVar
 
-from broker.inspect.message import json_object, parse_subject
+from broker.inspect.message import json_object
 from broker.inspect.servers import collect_reports
 from broker.inspect.status import (
     BrokerStatus,
@@ -35,7 +35,7 @@ from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.find import find_message
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from nats_logship.wire.subjects import consumer_name, partition_filter
+from nats_logship.wire.subjects import consumer_name, parse_subject, partition_filter
 
 Answer = TypeVar("Answer")
 _RECEIVER_PATIENCE = 1.0  # seconds for the answer of a receiver

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from broker.inspect.collect import collect_brief_status
-from broker.inspect.message import StoredMessage
+from broker.inspect.message import read_facts
 from broker.inspect.reader import MessageReader, get_last_message
 from broker.inspect.status import PartitionStatus, format_rounded
 from broker.inspect.streams import count_by_subject, list_streams, read_pauses
@@ -18,7 +18,9 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.pause import active_pause
 from nats_logship.wire.positions import Positions, UnreadablePositions
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
+from nats_logship.wire.subjects import parse_subject
 
 HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
@@ -47,10 +49,11 @@ class HostStatus:
     files: int | None = None
     version: str = ""
 
-    def add(self, last: StoredMessage, partition: PartitionStatus | None, messages: int) -> None:
+    def add(self, last: StreamMessage, partition: PartitionStatus | None, messages: int) -> None:
         """Add a subject of the host: its last message, and how many messages it has."""
-        if last.subject is not None:
-            self.partitions = tuple(sorted({*self.partitions, last.subject.partition}))
+        facts = read_facts(last)
+        if facts.subject is not None:
+            self.partitions = tuple(sorted({*self.partitions, facts.subject.partition}))
         if partition is None or partition.behind_seconds is None:
             self.behind_seconds = None
         elif last.sequence >= (partition.next or 0) and self.behind_seconds is not None:
@@ -58,7 +61,7 @@ class HostStatus:
         self.messages += messages
         if last.stored_at >= self.last_seen:
             self.last_seen = last.stored_at
-            origin = None if last.trouble else last.origin
+            origin = None if facts.trouble else facts.origin
             self.agent = origin.agent if origin else ""
             self.file = origin.sections[-1].path if origin and origin.sections else ""
 
@@ -97,7 +100,7 @@ class SavedPositions:
             async for one in messages:
                 with suppress(UnreadablePositions):
                     saved = Positions.decode(one.payload)
-                    self.by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
+                    self.by_key[one.subject.rpartition(".")[2]] = len(saved.files), saved.version
                 await asyncio.sleep(0)  # a snapshot may be large
         self._last = state["last_seq"]
 
@@ -120,12 +123,11 @@ async def collect_hosts(
     for stream in streams:
         reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
         async with aclosing(reader.read_all()) as messages:
-            last = {one.name: one async for one in messages}
-        for one in last.values():
-            if one.subject is not None:  # `status` counts messages without a host
-                host = found.setdefault(one.host, HostStatus(one.host))
-                known = partitions.get(one.subject.partition)
-                host.add(one, known, subjects.get(one.name, 0))
+            last = {one.subject: one async for one in messages}
+        for name, one in last.items():
+            if subject := parse_subject(name):  # `status` counts messages without a host
+                host = found.setdefault(subject.host, HostStatus(subject.host))
+                host.add(one, partitions.get(subject.partition), subjects.get(name, 0))
     now = parse_time(status.now)
     moment = to_datetime(now)
     if saved:
@@ -155,9 +157,10 @@ async def describe_host(connection: Connection, host: str) -> dict[str, Any]:
         return known | {"error": str(error)}
     with suppress(OperatorError):
         last = await get_last_message(connection, await list_streams(connection), host)
-        known["partition"] = last.subject.partition if last.subject else None
-        if last.origin and not last.trouble:
-            positions = positions.advance([last.origin], last.sequence)
+        subject, origin, trouble = read_facts(last)
+        known["partition"] = subject.partition if subject else None
+        if origin and not trouble:
+            positions = positions.advance([origin], last.sequence)
     files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
     known["saved"] = entry.time if entry else None
     known["version"] = positions.version

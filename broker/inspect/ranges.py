@@ -1,24 +1,32 @@
 """Which part of each stream a range of time is; times are in nanoseconds since the epoch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
 from broker.inspect.streams import list_streams
 from nats_logship.app.timestamps import EARLIEST, LATEST, Moment, to_datetime, to_nanoseconds
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, resolve_moment
+from nats_logship.client.find import find_message, resolve_moment
+from nats_logship.client.found_lines import OpenRecords
 from nats_logship.client.stream_state import StreamState, get_stream_state
+from nats_logship.wire.stream_message import StreamMessage
 
 
 @dataclass(slots=True)
 class StreamRange:
-    """The sequences `[first, until)` of a stream that are still to be searched."""
+    """The sequences `[first, until)` of a stream that are still to be searched.
+
+    `opened` are records that go on in these. Those that go on behind them are found in pieces; but
+    what was stored at `waits_from` or later is kept for the next range.
+    """
 
     state: StreamState
     first: int
     until: int
+    opened: OpenRecords = field(default_factory=OpenRecords)
+    waits_from: int | None = None
 
     @property
     def size(self) -> int:

@@ -12,15 +12,15 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 
-from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, find_sequence
+from nats_logship.client.find import find_message, find_sequence
 from nats_logship.client.stream_reader import NameInUse, Start, StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import host_filter, reader_names
 
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
@@ -54,7 +54,7 @@ class MessageReader:
         self._client: BrokerClient | None = None  # on which the consumer was created
         self._reader: StreamReader | None = None  # None when a consumer is to be created
 
-    async def follow(self) -> list[StoredMessage]:
+    async def follow(self) -> list[StreamMessage]:
         """Return new messages, at least one, through restarts of the broker; raises `Rejected`."""
         while True:
             try:
@@ -70,7 +70,7 @@ class MessageReader:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def read_all(self, last: int | None = None) -> AsyncGenerator[StoredMessage, None]:
+    async def read_all(self, last: int | None = None) -> AsyncGenerator[StreamMessage, None]:
         """Yield the messages up to the sequence `last`, by default the end of the stream.
 
         Continues through elections. Messages that are removed meanwhile are left out. Raises
@@ -78,7 +78,7 @@ class MessageReader:
         """
         end = last or 0
 
-        async def pull_more(connection: Connection) -> list[StoredMessage]:
+        async def pull_more(connection: Connection) -> list[StreamMessage]:
             nonlocal end
             await self._open()
             if last is None and not self._next:
@@ -112,7 +112,7 @@ class MessageReader:
             await self._reader.delete()
         self._reader = None
 
-    async def _pull(self, wait: float) -> list[StoredMessage]:
+    async def _pull(self, wait: float) -> list[StreamMessage]:
         """Pull the waiting messages; if there are none, those that come within `wait` seconds.
 
         After a loss the next pull is from a new consumer.
@@ -130,14 +130,14 @@ class MessageReader:
             await self.close()
         return [self._parse(delivery, message) for delivery, message in pulled.messages]
 
-    def _parse(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
-        return StoredMessage(
-            name=message.subject,
+    def _parse(self, delivery: Delivery, message: RawMessage) -> StreamMessage:
+        return StreamMessage(
+            subject=message.subject,
             sequence=delivery.sequence,
             stored_at=delivery.stored_at,
             headers=message.headers or {},
             payload=message.data,
-            size=message.size if self._headers_only else len(message.data),
+            left_out=message.size if self._headers_only else 0,
         )
 
     async def _open(self) -> StreamReader:
@@ -177,7 +177,7 @@ class MessageReader:
         )
 
 
-async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:
+async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StreamMessage], None]:
     """Yield new messages of several streams; raises as `MessageReader.follow`."""
     reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
     try:
@@ -204,7 +204,7 @@ async def find_sequence_at(connection: Connection, stream: str, moment: Moment, 
     return min(moment, end)
 
 
-async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
+async def get_message(connection: Connection, stream: str, sequence: int | None) -> StreamMessage:
     """Return the message at a sequence of a stream, None meaning the last one.
 
     Raises `OperatorError` if there is none.
@@ -214,12 +214,12 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
     if (found := await find_message(connection, stream, {"seq": wanted})) is None:
         holds = f"{state['first_seq']} to {state['last_seq']}" if state["messages"] else "none"
         raise OperatorError(f"no message {wanted}: stream {stream} holds {holds}")
-    return _convert(found)
+    return found
 
 
 async def get_last_message(
     connection: Connection, streams: Sequence[str], host: str
-) -> StoredMessage:
+) -> StreamMessage:
     """Return the message of a host that was stored last, in any stream and partition.
 
     Raises `OperatorError` if there is none.
@@ -228,15 +228,4 @@ async def get_last_message(
     found = [one for name in streams if (one := await find_message(connection, name, asked))]
     if not found:
         raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
-    return _convert(max(found, key=lambda message: message.stored_at))
-
-
-def _convert(found: StreamMessage) -> StoredMessage:
-    return StoredMessage(
-        name=found.subject,
-        sequence=found.sequence,
-        stored_at=found.stored_at,
-        headers=found.headers,
-        payload=found.payload,
-        size=len(found.payload),
-    )
+    return max(found, key=lambda message: message.stored_at)

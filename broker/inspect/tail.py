@@ -1,20 +1,19 @@
 """`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.found_lines import FoundLines, OpenRecords
-from nats_logship.client.line_search import LineFilter, search, search_newest, select
+from nats_logship.client.line_search import LineFilter, search_newest, select
+from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_reader import at_sequence
 
@@ -52,19 +51,21 @@ class TailOptions:
 
 async def tail(
     connection: Connection, wanted: TailOptions
-) -> AsyncGenerator[FoundLines | Searched, None]:
-    """Yield the lines to show, and before them a `Searched` if not all messages were searched.
+) -> AsyncGenerator[list[FoundLines] | Searched, None]:
+    """Yield the lines to show, many at a time.
 
-    The last lines are in the order of their storage. Lines since a sequence or a time are in order
-    for each host, one stream after the other. After a lost connection no line is yielded twice or
+    Before them comes a `Searched` if not all messages were searched.
+
+    Lines are in the order of their storage. After a lost connection no line is yielded twice or
     left out. Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
     names = await retry_until_answered(connection, list_streams, ELECTION)
     ends = [await _find_ends(connection, name, wanted.since) for name in names]
     if wanted.lines is None:
-        for one in ends:
-            async for found in _read_stored(connection, one, wanted.wanted):
-                yield found
+        parts = [(one, wanted.wanted) for one in ends]
+        async with aclosing(search_all(connection, parts)) as runs:
+            async for run in runs:
+                yield [found for _, found in run.found]
     elif wanted.lines:
         async for newest in _read_newest(connection, ends, wanted):
             yield newest
@@ -75,7 +76,7 @@ async def tail(
 
 async def _follow(
     connection: Connection, ends: Sequence[SequenceRange], wanted: LineFilter
-) -> AsyncGenerator[FoundLines, None]:
+) -> AsyncGenerator[list[FoundLines], None]:
     """Yield new lines, those behind the ends."""
     async with AsyncExitStack() as stack:
         readers: list[MessageReader] = []
@@ -86,13 +87,12 @@ async def _follow(
         # without an expression unfinished lines and records are shown as they come
         opened = OpenRecords() if wanted.match else None
         async for some in follow(readers):
-            for found in _select(some, wanted, opened):
-                yield found
+            yield [found for one in some for found in select(one, wanted, opened)]
 
 
 async def _read_newest(
     connection: Connection, ends: Sequence[SequenceRange], wanted: TailOptions
-) -> AsyncGenerator[FoundLines | Searched, None]:
+) -> AsyncGenerator[list[FoundLines] | Searched, None]:
     """Yield the last lines of all streams in the order of their storage."""
     newest: list[FoundLines] = []
     for one in ends:
@@ -104,8 +104,7 @@ async def _read_newest(
         if searched:
             yield Searched(searched)
     newest.sort(key=lambda found: found.stored_at)
-    for found in newest[-(wanted.lines or 1) :]:
-        yield found
+    yield newest[-(wanted.lines or 1) :]
 
 
 async def _find_ends(connection: Connection, stream: str, since: Moment | None) -> SequenceRange:
@@ -116,26 +115,3 @@ async def _find_ends(connection: Connection, stream: str, since: Moment | None) 
     ask = partial(find_sequence_at, stream=stream, moment=since or 0, end=until)
     first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
     return SequenceRange(">", first, until, stream)
-
-
-async def _read_stored(
-    connection: Connection, item: SequenceRange, wanted: LineFilter
-) -> AsyncGenerator[FoundLines, None]:
-    async with aclosing(search(connection, item, wanted)) as runs:
-        async for run in runs:
-            for found in run.found:
-                yield found
-
-
-def _select(
-    messages: Sequence[StoredMessage], wanted: LineFilter, opened: OpenRecords | None
-) -> Iterator[FoundLines]:
-    for one in messages:
-        message = StreamMessage(
-            subject=one.name,
-            sequence=one.sequence,
-            stored_at=one.stored_at,
-            headers=dict(one.headers),
-            payload=one.payload,
-        )
-        yield from select(message, wanted, opened)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group
 
 from broker.inspect.collect import attempt, collect_brief_status
-from broker.inspect.message import StoredMessage
+from broker.inspect.message import read_facts
 from broker.inspect.reader import MessageReader, follow
 from broker.inspect.status import PARTITION_HEAD, BrokerStatus, format_partition
 from nats_logship.app.table import plain, table
@@ -17,6 +17,7 @@ from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.stream_reader import at_sequence
+from nats_logship.wire.stream_message import StreamMessage
 
 _PATIENCE = 5.0  # seconds for the broker's answers
 _MOST_ROWS = 15  # of partitions, and of hosts
@@ -60,17 +61,21 @@ class TopView:
         """Return plain values; the keys are the field names, and stay."""
         return asdict(self) | {"status": self.status.document()}
 
-    def add(self, message: StoredMessage) -> None:
-        """Count a message. One that a receiver would quarantine counts bytes, no lines, no host."""
-        if message.subject is None:
+    def add(self, message: StreamMessage) -> None:
+        """Count a message, of which only headers were requested.
+
+        One that a receiver would quarantine counts bytes, no lines, no host.
+        """
+        facts = read_facts(message)
+        if facts.subject is None:
             return
-        counts = [self.partitions.setdefault(message.subject.partition, Rates())]
-        if not message.trouble:
-            counts.append(self.hosts.setdefault(message.host, Rates()))
+        counts = [self.partitions.setdefault(facts.subject.partition, Rates())]
+        if not facts.trouble:
+            counts.append(self.hosts.setdefault(facts.subject.host, Rates()))
         for one in counts:
             one.rounds += 1
-            one.bytes += message.size
-            one.lines += 0 if message.trouble else message.line_count
+            one.bytes += message.left_out
+            one.lines += 0 if facts.trouble else facts.line_count
 
     def finish(self, status: BrokerStatus, seconds: float) -> None:
         """Turn the counts of these seconds into rates, with what receivers committed meanwhile."""

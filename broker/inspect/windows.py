@@ -5,26 +5,36 @@ becomes lines and counts in threads. A record of several lines is one `Line`, wi
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 
-from broker.inspect.message import StoredMessage
-from broker.inspect.ranges import StreamRange
-from nats_logship.app.timestamps import SECOND, to_datetime
+from broker.inspect.ranges import StreamRange, read_states
+from nats_logship.app.timestamps import SECOND, to_datetime, to_nanoseconds
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message, find_sequence
-from nats_logship.client.found_lines import FoundLines, count_lines
-from nats_logship.client.line_search import LineFilter, search, select
+from nats_logship.client.find import find_message, find_sequence
+from nats_logship.client.found_lines import FoundLines, OpenRecords
+from nats_logship.client.line_search import (
+    LineFilter,
+    SearchedRun,
+    search,
+    search_on,
+    select_held,
+)
 from nats_logship.client.ranges import SequenceRange
+from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs
+from nats_logship.wire.stream_message import StreamMessage
 
 _FIRST_WINDOW = 64  # messages of the fullest stream
 _WIDER = 4  # each window covers so many times more messages
 _LARGEST_WINDOW = 16_384
+_PATIENCE = 10 * SECOND  # for the rest of a record that is new
+_MOST_BYTES = 1024 * 1024  # of new lines per second
 _LARGEST_OF_HOST = 1_000_000  # where the broker selects the messages of one host
 
 
@@ -34,12 +44,13 @@ class WindowFound:
 
     `counts` are by the time of storage, in nanoseconds and in whole seconds, and by severity: 2 for
     errors, 1 for warnings, 0 for others. `until` is the time that the search has reached, 0 if that
-    is unknown.
+    is unknown. With `skips` lines were left out behind these.
     """
 
     lines: list[Line] = field(default_factory=list)
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
     until: int = 0
+    skips: bool = False
 
 
 async def search_streams(
@@ -54,19 +65,83 @@ async def search_streams(
     Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
     window, largest = _FIRST_WINDOW, _LARGEST_OF_HOST if wanted.only_host else _LARGEST_WINDOW
+    wholes = [(one.first, one.until) for one in ranges]
     while any(one.first < one.until for one in ranges):
         parts, until = await _take_window(connection, ranges, order, window)
         total = WindowFound(until=until)
-        for one, part in zip(ranges, parts, strict=True):
-            async with aclosing(search(connection, part, wanted)) as runs:
+        for one, part, whole in zip(ranges, parts, wholes, strict=True):
+            searched = search_on(connection, part, wanted, one.opened)
+            if order is Order.NEWEST:
+                searched = _search_apart(connection, part, wanted, _widen(part, window, whole))
+            async with aclosing(searched) as runs:
                 async for run in runs:
-                    how = (one.state.key, order, most)
-                    found = await asyncio.to_thread(summarize, run.found, *how)
-                    total.counts += found.counts
-                    total.lines = _keep(total.lines + found.lines, order, most)
+                    await _add(total, run.found, (one.state.key, order, most))
         most -= len(total.lines)
         yield total
         window = min(largest, window * _WIDER)
+    total = WindowFound()
+    for one in ranges:
+        held = select_held(one.opened, wanted, one.waits_from)
+        await _add(total, held, (one.state.key, order, most))
+    if total.lines:
+        yield total
+
+
+async def follow_streams(
+    connection: Connection, states: Sequence[StreamState], wanted: LineFilter, most: int
+) -> AsyncGenerator[WindowFound, None]:
+    """Yield what each second adds to streams, about `most` lines and 1 MiB. Raises the same."""
+    opened = defaultdict[str, OpenRecords](OpenRecords)
+    while True:
+        await asyncio.sleep(1.0)
+        known, waits_from = {one.key: one.until for one in states}, now() - _PATIENCE
+        states, left, size = await read_states(connection), most, 0
+        ranges = [
+            StreamRange(one, known.get(one.key, one.first), one.until, opened[one.key], waits_from)
+            for one in states
+        ]
+        found = search_streams(connection, ranges, wanted, Order.OLDEST, most)
+        async with aclosing(found) as windows:
+            async for window in windows:
+                left -= len(window.lines)
+                size += sum(len(one.line) for one in window.lines)
+                window.skips = left <= 0 or size >= _MOST_BYTES
+                if window.skips:
+                    states = await read_states(connection)
+                yield window
+                if window.skips:
+                    break
+
+
+def now() -> int:
+    """Return the time in nanoseconds since the epoch."""
+    return to_nanoseconds(datetime.now(UTC))  # noqa: TID251 - for axes, and for new lines
+
+
+async def _add(
+    total: WindowFound, found: Sequence[FoundLines], how: tuple[str, Order, int]
+) -> None:
+    if found:
+        some = await asyncio.to_thread(summarize, found, *how)
+        total.counts += some.counts
+        total.lines = _keep(total.lines + some.lines, *how[1:])
+
+
+def _widen(part: SequenceRange, window: int, whole: tuple[int, int]) -> SequenceRange:
+    """Return a part with messages before and after it: these may have the rest of records."""
+    more = window // _WIDER
+    first, until = max(whole[0], part.first - more), min(whole[1], part.until + more)
+    return replace(part, first=first, until=until)
+
+
+async def _search_apart(
+    connection: Connection, part: SequenceRange, wanted: LineFilter, wider: SequenceRange
+) -> AsyncGenerator[SearchedRun, None]:
+    """Yield what begins in a part of a range, whole if its rest is in a wider one."""
+    async with aclosing(search(connection, wider, wanted)) as runs:
+        async for run in runs:
+            found = [one for one in run.found if part.first <= one.sequence < part.until]
+            yield run._replace(found=found)
 
 
 def _keep(lines: list[Line], order: Order, most: int) -> list[Line]:
@@ -105,34 +180,14 @@ async def _find_cut(connection: Connection, one: StreamRange, time: int) -> int:
     return max(one.first, min(one.until, one.until if found is None else found))
 
 
-def summarize_messages(
-    messages: Sequence[StoredMessage], stream: str, wanted: LineFilter, most: int
-) -> WindowFound:
-    """Return what messages have of the lines that are wanted: the first `most`, and counts."""
-    found = [
-        lines
-        for one in messages
-        for lines in select(
-            StreamMessage(
-                subject=one.name,
-                sequence=one.sequence,
-                stored_at=one.stored_at,
-                headers=dict(one.headers),
-                payload=one.payload,
-            ),
-            wanted,
-        )
-    ]
-    return summarize(found, stream, Order.OLDEST, most)
-
-
 def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> WindowFound:
     """Return the first or the last `most` lines, or few more, and count all."""
     result = WindowFound(counts=_count(found))
     for some in found if order is Order.OLDEST else reversed(found):
         if most <= 0:
             break
-        lines = [_make_line(one, stream) for one in _cut(some, order, most)]
+        parts = some.first(most) if order is Order.OLDEST else some.last(most)
+        lines = [make_line(one, stream) for one in parts]
         result.lines += lines
         most -= len(lines)
     result.lines.sort(key=lambda one: one.order)
@@ -155,21 +210,8 @@ def _count(found: Iterable[FoundLines]) -> Counter[tuple[int, int]]:
     return counts
 
 
-def _cut(found: FoundLines, order: Order, most: int) -> Iterator[FoundLines]:
-    """Yield the first or the last lines, or records, each by itself."""
-    if order is Order.NEWEST:
-        yield from found.last(most)
-        return
-    texts = found.records
-    if texts is None:
-        texts = tuple(found.lines.removesuffix(b"\n").split(b"\n", most)[:most])
-    number = found.number
-    for text in texts[:most]:
-        yield found._replace(lines=text, number=number)
-        number += count_lines(text)
-
-
-def _make_line(found: FoundLines, stream: str) -> Line:
+def make_line(found: FoundLines, stream: str) -> Line:
+    """Return a line, or record, of a stream that is named with its creation."""
     text = found.lines.removesuffix(b"\n")
     return Line(
         time=found.stored_at,
@@ -180,4 +222,5 @@ def _make_line(found: FoundLines, stream: str) -> Line:
         pos=found.number,
         line=text,
         level=find_level(text),
+        is_piece=found.goes_on,
     )

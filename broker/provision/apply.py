@@ -32,10 +32,6 @@ class Refused(ConfigurationError):
     """The server refuses a configuration; another leader of a cluster may accept it."""
 
 
-class AboveSpace(Refused):
-    """The limits of all streams together are above the size of the store's disk."""
-
-
 async def apply(
     connection: Connection, desired: Topology, patience: float = _PATIENCE
 ) -> tuple[Step, ...]:
@@ -167,8 +163,7 @@ async def carry_out(
                     f"{connection.servers} failed to {action}: {error.description}; check the disk "
                     "of its store and its log, then try again"
                 ) from None
-            kind = AboveSpace if error.is_above_space else Refused
-            raise kind(
+            raise Refused(
                 f"{connection.servers} refuses to {action}: {error.description}; see --replicas "
                 "(in a cluster), --max-bytes and --mirror"
             ) from None
@@ -179,8 +174,8 @@ async def provision_alone(
 ) -> list[Mapping[str, Any]]:
     """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
-    `desired` must fit the disk. Raises `OperatorError`, also if the server could not recover a
-    `stored` stream, which would be created empty, or if the disk has become too small.
+    Raises `OperatorError`, also if the server could not recover a `stored` stream, which would be
+    created empty.
     """
 
     async def set_up() -> tuple[Step, ...]:
@@ -191,14 +186,7 @@ async def provision_alone(
                 "changed: repair the store, or start with an empty one and `logbroker restore` a "
                 "backup"
             )
-        try:
-            return await apply(connection, desired)
-        except AboveSpace:  # `desired` fits the disk as it is: what exists was made for more space
-            raise OperatorError(
-                f"{connection.servers} cannot change its streams: their limits are above the size "
-                "that the disk of its store has now; free space there or enlarge it, then start "
-                "logbroker again (systemd does)"
-            ) from None
+        return await apply(connection, desired)
 
     return await _provision(connection, desired, set_up())
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker.inspect.message import parse_subject
 from broker.inspect.reader import MessageReader, find_sequence_at
 from broker.inspect.streams import count_by_subject, read_tables
 from broker.provision.apply import list_consumers
@@ -24,7 +23,7 @@ from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from nats_logship.wire.subjects import partition_filter
+from nats_logship.wire.subjects import parse_subject, partition_filter
 
 _PATIENCE = 600.0  # seconds; nats-server reads the whole stream to purge by subject
 _QUESTIONS_AT_ONCE = 32

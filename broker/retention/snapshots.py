@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import aclosing
 
+from broker.inspect.message import read_facts
 from broker.inspect.reader import MessageReader
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
@@ -39,8 +40,10 @@ async def complete_snapshots(connection: Connection, stream: str, until: int) ->
     reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
     async with aclosing(reader.read_all()) as messages:
         async for one in messages:
-            if one.origin and one.subject:
-                hosts[one.host] = min(max(one.sequence, hosts.get(one.host, 0)), until - 1)
+            subject, origin, _ = read_facts(one)
+            if origin and subject:
+                last = max(one.sequence, hosts.get(subject.host, 0))
+                hosts[subject.host] = min(last, until - 1)
     names = sorted(hosts)
     for begin in range(0, len(names), _HOSTS_AT_ONCE):
         left = names[begin : begin + _HOSTS_AT_ONCE]
@@ -75,8 +78,10 @@ async def _complete(
     reader = MessageReader(connection, stream, start, filters, headers_only=True)
     async with aclosing(reader.read_all(until - 1)) as messages:
         async for one in messages:
-            if one.origin and one.sequence > _find_covered(known[one.host], stream):
-                known[one.host] = known[one.host].advance([one.origin], one.sequence, stream)
+            subject, origin, _ = read_facts(one)  # any client may write to logs.x.<host>
+            old = known.get(subject.host) if subject else None
+            if subject and origin and old and one.sequence > _find_covered(old, stream):
+                known[subject.host] = old.advance([origin], one.sequence, stream)
     changed = {host: one for host, one in known.items() if one is not read[host][0]}
     writes = (
         _write_snapshot(connection, host, new, read[host][1]) for host, new in changed.items()

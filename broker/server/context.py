@@ -43,23 +43,21 @@ from broker.server.store import (
     measure_space,
     remove_half_made_streams,
     remove_state,
+    write_conf,
     write_state,
 )
 from broker.settings import BrokerSettings
 from broker.topology import find_mirrored_site
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.files import write_atomic
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection, Message
 
-_CONF = "nats-server.conf"
-_CONF_MODE = 0o600  # it holds secrets, such as that of a cluster
 _CLUSTER_PATIENCE = 10.0  # seconds that a reload waits for a cluster
 _CHECK_FILES_EVERY = 0.5  # seconds
-_RETRY_AFTER = 5.0  # seconds after a failed reload
+_RETRY_AFTER = 5.0  # seconds after a failed reload, or a state that was not written
 _AT_START = {
     *("store_dir", "listen", "http", "metrics", "server_name", "memory"),
     *("cluster", "cluster_listen", "encryption_key_file"),
@@ -167,10 +165,10 @@ class ServerContext:
             self._after_restart = None
 
     async def _run_once(self, lock: int) -> None:
-        path, memory = self.folder / _CONF, int(self.settings.memory)
+        memory = int(self.settings.memory)
         remove_half_made_streams(self.folder)
         stored = list_stored_streams(self.folder)
-        write_atomic(path, self.conf.text, _CONF_MODE)
+        path = write_conf(self.folder, self.conf.text)
         connections: list[Connection] = []
         try:
             async with (
@@ -261,8 +259,15 @@ class ServerContext:
                 "that site, until this one is started with --mirror ''",
                 self._mirror,
             )
-        self._write_state()
         self._ready.set()
+        failed = ""
+        while True:  # a full disk still serves what is stored
+            try:
+                return self._write_state()
+            except OperatorError as error:
+                if str(error) != failed:
+                    logger.error("%s", failed := str(error))  # noqa: TRY400 - no defect
+            await asyncio.sleep(_RETRY_AFTER)
 
     async def _answer_report(self, message: Message) -> None:
         """Answer with a `NodeReport`, or with the names of credentials if these are asked for."""
@@ -337,7 +342,7 @@ class ServerContext:
             self._restart_wanted.set()
             return
         if self._server:
-            write_atomic(self.folder / _CONF, conf.text, _CONF_MODE)
+            write_conf(self.folder, conf.text)
             self._server.names |= conf.names  # before a new credential can connect
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:

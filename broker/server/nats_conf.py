@@ -221,8 +221,8 @@ def _build_jetstream(settings: BrokerSettings, folder: Path, size: int) -> Secti
     is_encrypted = settings.encryption_key_file is not None
     return {
         "store_dir": str(folder),
-        # as large as the disk: the streams' own limit accounts for space. A server whose limit is
-        # below those of its streams refuses every change of them, also to a smaller limit
+        # as large as the largest disk so far: the streams' own limit accounts for space. A server
+        # whose limit is below those of its streams refuses to change them, also to a smaller limit
         "max_file_store": size,
         "max_memory_store": 64 * 1024**2,  # for consumers that are kept in memory
         "domain": settings.site or None,

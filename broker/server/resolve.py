@@ -71,7 +71,8 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
 
     Raises `ConfigurationError` for settings that contradict each other or the store.
     """
-    streams = settings.streams or count_streams(list_stored_streams(folder)) or 1
+    stored = list_stored_streams(folder)
+    streams = settings.streams or count_streams(stored) or 1
     credentials = load_credentials(folder)
     secured = credentials.is_secured
     if contradiction := next(_find_contradictions(settings, folder, secured=secured), ""):
@@ -80,13 +81,14 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
     tls = resolve_tls(settings, folder)
     path = keys.monitoring if secured and settings.http else ""
     decided = {
-        **build_sections(settings, folder, space.total, tls, secured=secured),
+        **build_sections(settings, folder, space.largest, tls, secured=secured),
         "http_base_path": path or None,
         **_build_accounts(settings, keys, credentials, streams),
     }
+    names = stream_names(streams)
     topology = replace(
         settings.topology(),
-        max_bytes=_limit_streams(settings, space),
+        max_bytes=_limit_streams(settings, space, has_streams=stored.issuperset(names)),
         may_grow=not settings.cluster,
         stream_count=streams,
     )
@@ -127,14 +129,26 @@ def compute_reserve(settings: BrokerSettings, total: int) -> int:
     return min(total // 20, _LARGEST_RESERVE)
 
 
-def _limit_streams(settings: BrokerSettings, space: Space) -> int:
+def _limit_streams(settings: BrokerSettings, space: Space, *, has_streams: bool) -> int | None:
     """Return the limit in bytes of all streams together: --max-bytes, or less if that does not fit.
+
+    If others have filled the disk it is None, and streams that exist keep their limits: with a
+    limit of what they hold, hosts would wait until the next start.
 
     A part of the store is kept for the buckets, so that receivers can commit offsets and shippers
     can store positions while the streams are full. `capacity` includes what is stored already.
     The limit is rounded down by up to 3 %, so that a restart on a disk that others use keeps it.
     """
-    unused = max(0, space.free - compute_reserve(settings, space.total))
+    reserve = compute_reserve(settings, space.total)
+    if has_streams and space.free < reserve:
+        logger.warning(
+            "the disk has %s free, less than --reserve (%s): the streams keep their limits; free "
+            "space there",
+            format_size(space.free),
+            format_size(reserve),
+        )
+        return None
+    unused = max(0, space.free - reserve)
     capacity = max(space.held + unused, 1)
     limit, asked = max(capacity - min(capacity // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
     limit -= limit % (1 << max(0, limit.bit_length() - 6))

@@ -17,23 +17,38 @@ from typing import Any, NamedTuple
 
 from broker.auth.accounts import LOGS
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
+from nats_logship.app.files import (
+    STORE_LOCK,
+    make_folder,
+    open_folder,
+    read_file,
+    report_errors,
+    write_atomic,
+)
 from nats_logship.app.locks import Lock, exclusive_lock, try_lock
 
 _PATIENCE = 2.0  # seconds for a broker that was just killed to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
+_LARGEST = "largest-disk"
 _STATE = "broker.json"
+_CONF = "nats-server.conf"
+_CONF_MODE = 0o600  # it holds secrets, such as that of a cluster
 _CHANGE_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
 _STARTS = 10.0  # seconds until most brokers are ready
 
 
 class Space(NamedTuple):
-    """Bytes on the disk of a store: free, used by the store, and the size of the disk."""
+    """Bytes on the disk of a store: free, used by the store, and the size of the disk.
+
+    `largest` is the size of the largest disk that the store was ever on: no limits of its streams
+    are above that.
+    """
 
     free: int
     held: int
     total: int
+    largest: int
 
 
 def lock_store(folder: Path) -> AbstractContextManager[int]:
@@ -58,7 +73,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def measure_space(folder: Path) -> Space:
-    """Return the space on the disk of a store."""
+    """Return the space on the disk of a store, and remember the size of a larger disk."""
     usage, size = shutil.disk_usage(folder), 0
     for parent, _, names in os.walk(folder / _DATA):
         for name in names:
@@ -67,7 +82,16 @@ def measure_space(folder: Path) -> Space:
                 size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118
             except FileNotFoundError:
                 continue  # the file was removed meanwhile
-    return Space(usage.free, size, usage.total)
+    return Space(usage.free, size, usage.total, _remember_largest(folder, usage.total))
+
+
+def _remember_largest(folder: Path, total: int) -> int:
+    known = folder / _LARGEST
+    text = read_file(known).decode("ascii", "replace").strip() if known.exists() else ""
+    before = int(text) if text.isdecimal() else 0
+    if total > before:
+        write_atomic(known, f"{total}\n")
+    return max(total, before)
 
 
 def list_stored_streams(folder: Path) -> frozenset[str]:
@@ -116,7 +140,7 @@ def check_membership(folder: Path, cluster: str, name: str) -> None:
             f"the store {folder} is that of server {before} of a cluster: give its --cluster and "
             f"--route, and --server-name {before}; a new server needs an empty --store-dir"
         )
-    if cluster:
+    if cluster and not (known.exists() and before == name):  # a full disk takes no new file
         write_atomic(known, f"{name}\n")
 
 
@@ -133,6 +157,24 @@ def check_encryption(folder: Path, *, has_key: bool) -> None:
                     "`logbroker backup`, and restore to an empty --store-dir"
                 )
             raise ConfigurationError(f"{meta.parent} is encrypted: give its --encryption-key-file")
+
+
+def write_conf(folder: Path, text: str) -> Path:
+    """Write the configuration of a server that does not read it now, and return its path.
+
+    A full disk takes no second file, so there the earlier one is overwritten. Raises
+    `OperatorError`.
+    """
+    path = folder / _CONF
+    try:
+        write_atomic(path, text, _CONF_MODE)
+    except OperatorError:
+        if not path.exists():
+            raise
+        with report_errors(path), path.open("r+", encoding="utf-8") as file:
+            file.write(text)
+            file.truncate()
+    return path
 
 
 def write_state(folder: Path, **state: Any) -> None:

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel, ByteSize
+from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 from nats_logship.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
@@ -38,6 +38,9 @@ class SectionedCommand(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+        for prefix in {one.prefix for one in self.params if isinstance(one, _SettingOption)}:
+            formatter.write_paragraph()
+            formatter.write_text(f"Settings are also variables of the environment: {prefix}…")
 
 
 class SectionedGroup(click.Group, SectionedCommand):
@@ -104,15 +107,15 @@ def _make_failing(reason: str, extra: str) -> click.Command:
 
 
 class _SettingOption(click.Option):
-    """The option of a setting; `section` is its title in the help."""
+    """The option of a setting: its section in the help, and the prefix of its variable."""
 
-    def __init__(self, names: Sequence[str], /, section: str, **options: Any) -> None:
+    def __init__(self, names: Sequence[str], /, section: str, prefix: str, **options: Any) -> None:
         super().__init__(names, **options)
-        self.section = section
+        self.section, self.prefix = section, prefix
 
 
 def settings_options(
-    model: type[BaseModel], only: Collection[str] | None = None
+    model: type[ProgramSettings], only: Collection[str] | None = None
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds --config and an option for each field (in `only`).
 
@@ -126,7 +129,7 @@ def settings_options(
         for name, field in reversed(fields):
             is_file_only = get_origin(field.annotation) is dict or extra_of(field).get("file_only")
             if not is_file_only and (only is None or name in only):
-                command = _make_option(name, field, _section_of(model, name))(command)
+                command = _make_option(model, name, field)(command)
         return click.option(
             "--config",
             type=click.Path(path_type=Path),
@@ -136,7 +139,7 @@ def settings_options(
     return decorate
 
 
-def _section_of(model: type[BaseModel], name: str) -> str:
+def _section_of(model: type[ProgramSettings], name: str) -> str:
     for one in model.__mro__:
         for title, names in vars(one).get("sections", {}).items():
             if name in names:
@@ -145,17 +148,18 @@ def _section_of(model: type[BaseModel], name: str) -> str:
     return str(getattr(declaring, "section", "Options"))
 
 
-def _make_option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Command]:
+def _make_option(
+    model: type[ProgramSettings], name: str, field: FieldInfo
+) -> Callable[[Command], Command]:
     flag = f"--{name_of(name).replace('_', '-')}"
     more: dict[str, Any] = {}
     if field.annotation is bool:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     else:
         more = {"multiple": get_origin(field.annotation) is tuple, "metavar": _metavar_of(field)}
+    more |= {"section": _section_of(model, name), "prefix": prefix_of(model)}
     text = f"{field.description or ''}{_default_text(field)}"
-    return click.option(
-        flag, name, cls=_SettingOption, section=section, default=None, help=text, **more
-    )
+    return click.option(flag, name, cls=_SettingOption, default=None, help=text, **more)
 
 
 def _metavar_of(field: FieldInfo) -> str:

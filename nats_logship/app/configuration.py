@@ -6,6 +6,7 @@ options, variables and keys are the same.
 
 import json
 import os
+import pkgutil
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -79,6 +80,8 @@ class ProgramSettings(BaseSettings):
     """Other titles, with the fields below them."""
     credential_kinds: ClassVar[Sequence[str]] = ()
     """The kinds of credentials that the program accepts, first the one it needs; empty for all."""
+    models: ClassVar[Sequence[str]] = ()
+    """All models of the program, as `module:class`: variables of the others are no mistakes."""
     secrets: ClassVar[Sequence[str]] = ()
     """The settings that name files with secrets."""
     _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
@@ -190,15 +193,21 @@ def _merge(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
 def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
     """Return the settings in the environment; raises `ConfigurationError` for an unknown one."""
     prefix = prefix_of(model)
-    known = {f"{prefix}{name_of(field)}".upper() for field in (*model.model_fields, "config")}
+    known = _variables_of(model)
     for variable, value in os.environ.items():
         name = variable.upper()
+        if name.startswith(prefix) and name not in known:
+            known = known.union(*map(_variables_of, map(pkgutil.resolve_name, model.models)))
         is_unknown = name.startswith(prefix) and name not in known
         if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting{suggest(name, known, prefix)}"
             )
     return EnvSettingsSource(model)()
+
+
+def _variables_of(model: type[ProgramSettings]) -> set[str]:
+    return {f"{prefix_of(model)}{name_of(one)}".upper() for one in (*model.model_fields, "config")}
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:

@@ -59,4 +59,4 @@ def prefix_lines(host: str, lines: bytes) -> bytes:
         return lines
     # the host is from the subject, which any client may have chosen
     prefix = f"{host}: ".encode("utf-8", "surrogateescape")
-    return b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n"))
+    return prefix + lines.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + b"\n"

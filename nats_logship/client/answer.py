@@ -44,8 +44,6 @@ class Rejected(Exception):
         self.is_server_failure = self.is_busy or (
             code >= _SERVER_ERROR and error not in _CONFIGURATION_ERRORS
         )
-        # the limits of all streams together are above the space that the server may use
-        self.is_above_space = error == ErrorCode.STORAGE_RESOURCES_EXCEEDED
         # the write expected another last sequence of its subject
         self.is_wrong_sequence = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE
         # another write of the subject, perhaps our own, is not complete: nothing was stored

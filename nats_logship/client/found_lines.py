@@ -1,7 +1,10 @@
 """Lines that were found in messages of a stream, and records whose lines are in several of them."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from nats_logship.wire.delivery import RawMessage
@@ -14,9 +17,10 @@ _PIECE_COST = 64 * 1024  # bytes that a held piece counts for beside its own
 class FoundLines(NamedTuple):
     """Lines in a row from one file of a host; `stored_at` is in nanoseconds since the epoch.
 
-    `number` is that of the first line in its message, from 0. `file_id` and `end` are those of the
+    `number` is that of the first line in its message, from 0; a record that goes on in later
+    messages has the place of its first line. `file_id` and `end` are those of the
     section's span; empty and 0 for the lines of another client. `records` are the lines as they
-    belong together; None: each is alone.
+    belong together; None: each is alone. If it `goes_on`, its rest is in a later message.
     """
 
     host: str
@@ -29,6 +33,7 @@ class FoundLines(NamedTuple):
     file_id: str = ""
     end: int = 0
     records: tuple[bytes, ...] | None = None
+    goes_on: bool = False
 
     def split(self) -> list[bytes]:
         """Return the records, each without its last newline; without records the lines."""
@@ -36,8 +41,37 @@ class FoundLines(NamedTuple):
             return [record.removesuffix(b"\n") for record in self.records]
         return self.lines.removesuffix(b"\n").split(b"\n")
 
+    def first(self, most: int) -> Iterator["FoundLines"]:
+        """Yield the first records or lines, at most `most`, each by itself."""
+        texts, number = self.records, self.number
+        if texts is None:
+            texts = tuple(self.lines.removesuffix(b"\n").split(b"\n", most)[:most])
+        for text in texts[:most] if self.lines else ():
+            text = text.removesuffix(b"\n") + b"\n"
+            records = None if self.records is None else (text,)
+            yield self._replace(lines=text, records=records, number=number)
+            number += text.count(b"\n")
+
+    def divide(self, number: int) -> tuple["FoundLines", "FoundLines"]:
+        """Return what is before the record or line that has a line, by its number, and the rest."""
+        passed, records = number - self.number, self.records
+        parts: tuple[tuple[bytes, ...] | None, ...] = (None, None)
+        if records is None:
+            count = partial(self.lines.count, b"\n", 0)
+            cut = bisect_left(range(len(self.lines)), passed, key=count)
+        else:
+            at = bisect_right([*accumulate(map(count_lines, records))], passed)
+            parts, cut = (records[:at], records[at:]), sum(map(len, records[:at]))
+        before, rest = self.lines[:cut], self.lines[cut:]
+        return (
+            self._replace(lines=before, records=parts[0]),
+            self._replace(lines=rest, records=parts[1], number=self.number + count_lines(before)),
+        )
+
     def last(self, most: int) -> Iterator["FoundLines"]:
         """Yield the last records or lines, at most `most`, each by itself."""
+        if not (self.lines and most):
+            return
         if self.records is not None:
             parts = list(self.records[-most:])
         else:
@@ -64,7 +98,7 @@ class OpenRecords:
     """Records and lines that go on in later messages, by the end of a subject and by file id.
 
     They are held until they are complete, but at most 16 MiB of them: others are found in pieces.
-    A record is found in the message that completes it.
+    A record is found as soon as a message completes it.
     """
 
     _held: dict[tuple[bytes, str], _Piece] = field(default_factory=dict)
@@ -85,25 +119,25 @@ class OpenRecords:
             before = None
         if before:
             first = records.end_of_rest(lines) if records else lines.find(b"\n") + 1 or len(lines)
-            record = found._replace(lines=before.found.lines + lines[:first])
+            record = before.found._replace(lines=before.found.lines + lines[:first], end=found.end)
             if goes_on and first == len(lines):
                 yield from self._hold(_Piece(record, section, before.cost + first))
                 return
-            yield record, section
+            yield record._replace(goes_on=False), section
         last = _find_last_record(lines, records, first) if goes_on else len(lines)
         number = found.number + count_lines(lines[:first])
         yield found._replace(lines=lines[first:last], number=number), section
         if goes_on:
             number += count_lines(lines[first:last])
-            rest = found._replace(lines=lines[last:], number=number)
+            rest = found._replace(lines=lines[last:], number=number, goes_on=True)
             yield from self._hold(_Piece(rest, section, len(rest.lines)))
 
-    def end(self) -> Iterator[tuple[FoundLines, Section]]:
-        """Yield what is held, when no message follows."""
-        for piece in self._held.values():
-            yield piece.found, piece.section
-        self._held.clear()
-        self._cost = 0
+    def end(self, before: int | None = None) -> Iterator[tuple[FoundLines, Section]]:
+        """Yield what is held, if nothing follows: all, or what began before a time."""
+        for key, piece in [*self._held.items()]:
+            if before is None or piece.found.stored_at < before:
+                self._cost -= self._held.pop(key).cost
+                yield piece.found, piece.section
 
     def _take(self, found: FoundLines) -> _Piece | None:
         piece = self._held.pop(_key_of(found), None)

@@ -8,10 +8,9 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ import zstandard
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import AnswerHead, StreamMessage
 from nats_logship.client.found_lines import FoundLines, OpenRecords, count_lines, records_of
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
@@ -31,21 +29,17 @@ from nats_logship.wire.message import (
     Section,
     decode_origin,
     decode_payload,
-    split_sections,
 )
-from nats_logship.wire.subjects import (
-    InvalidHost,
-    InvalidSubject,
-    Subject,
-    host_filter,
-    partition_filter,
-)
+from nats_logship.wire.stream_message import AnswerHead, StreamMessage, split_message
+from nats_logship.wire.subjects import Subject, host_filter, parse_subject, partition_filter
 
 _BLOCK_BYTES = 4 * 1024 * 1024  # of lines that are searched at once
 _MOST_JOINED = 500_000  # lines of a section: more are shown line by line
 _MOST_RUNS = 10_000  # runs of lines of a section: more are one, with the number of its first line
-_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
-_WIDER = 8  # each further search covers so many times more messages
+FIRST_WINDOW = 32
+"""Messages at the end of a range that are searched for the last lines."""
+WIDER = 8
+"""Each further search covers so many times more messages."""
 _ENCODING = b"Content-Encoding"
 Range = tuple[int, int]
 
@@ -57,13 +51,15 @@ class LineFilter:
     """Which lines are wanted: of the hosts and files of `selection`, in `partitions` (none: all).
 
     `match` is an expression of RE2, `level` the least level; empty is any line. Records of several
-    lines are chosen whole. Raises ValueError if the expression or the level is bad.
+    lines are chosen whole. `firsts` are sequences of a stream by partition: nothing before them is
+    wanted. Raises ValueError if the expression or the level is bad.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
     partitions: tuple[int, ...] = ()
     match: str = ""
     level: str = ""
+    firsts: Mapping[int, int] = field(default_factory=dict)
     _expression: Expression | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -86,10 +82,11 @@ class LineFilter:
             return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
         return list(map(partition_filter, self.partitions))
 
-    def wants(self, subject: Subject) -> bool:
-        """Whether lines of a subject are wanted."""
+    def wants(self, subject: Subject, sequence: int) -> bool:
+        """Whether the lines of a message are wanted."""
         is_of = not self.partitions or subject.partition in self.partitions
-        return is_of and self.selection.wants_host(subject.host)
+        is_behind = sequence >= self.firsts.get(subject.partition, 0)
+        return is_of and is_behind and self.selection.wants_host(subject.host)
 
     def find(self, lines: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Range]:
         """Return the half-open ranges of the lines in `[start, end)` that match."""
@@ -127,14 +124,14 @@ def select(
 
     Records that go on in other messages are joined by `opened`; without it, pieces are selected.
     """
-    subject = _parse(message.subject)
+    subject = parse_subject(message.subject)
     if subject is None:
         _log_trouble(message.sequence, f"{message.subject!r} is not the subject of a host")
         return
-    if not wanted.wants(subject):
+    if not wanted.wants(subject, message.sequence):
         return
     try:
-        sections = _split(message)
+        sections = split_message(message, decode_origin(message.headers))
     except MalformedMessage as error:
         _log_trouble(message.sequence, str(error))
         return
@@ -151,9 +148,14 @@ def select(
         number += count_lines(lines)
 
 
-def select_held(opened: OpenRecords, wanted: LineFilter) -> list[FoundLines]:
-    """Return the wanted lines of records whose rest has not come, and forget these records."""
-    return [found for one in opened.end() for found in _select(*one, wanted)]
+def select_held(
+    opened: OpenRecords, wanted: LineFilter, before: int | None = None
+) -> list[FoundLines]:
+    """Return the wanted lines of records whose rest has not come, and forget these records.
+
+    Only of records that began before a time, if there is one.
+    """
+    return [found for one in opened.end(before) for found in _select(*one, wanted)]
 
 
 def _search_run(
@@ -179,23 +181,34 @@ async def search(
 
     Raises as `read_runs`.
     """
-    if len(subjects := wanted.subjects) == 1:
-        item = replace(item, subject=subjects[0])
     following, opened = item.first, OpenRecords()
     try:
-        async with aclosing(read_runs(connection, item)) as runs:
+        async with aclosing(search_on(connection, item, wanted, opened)) as runs:
             async for run in runs:
-                blocks = _search_run(run, wanted, opened)
-                while (found := await asyncio.to_thread(next, blocks, None)) is not None:
-                    yield SearchedRun(found, 0, following)
-                if last := StreamMessage.from_direct_get(run[-1]) if run else None:
-                    following = last.sequence + 1
-                    size = sum(len(one.head) + len(one.data) for one in run)
-                    yield SearchedRun([], size, following, last.stored_at)
+                following = run.following
+                yield run
     except LostSequences:
         yield SearchedRun(select_held(opened, wanted), 0, following)
         raise
     yield SearchedRun(select_held(opened, wanted), 0, following)
+
+
+async def search_on(
+    connection: Connection, item: SequenceRange, wanted: LineFilter, opened: OpenRecords
+) -> AsyncGenerator[SearchedRun, None]:
+    """Yield the same, but `opened` has what goes on before and behind the range."""
+    if len(subjects := wanted.subjects) == 1:
+        item = replace(item, subject=subjects[0])
+    following = item.first
+    async with aclosing(read_runs(connection, item)) as runs:
+        async for run in runs:
+            blocks = _search_run(run, wanted, opened)
+            while (found := await asyncio.to_thread(next, blocks, None)) is not None:
+                yield SearchedRun(found, 0, following)
+            if last := StreamMessage.from_direct_get(run[-1]) if run else None:
+                following = last.sequence + 1
+                size = sum(len(one.head) + len(one.data) for one in run)
+                yield SearchedRun([], size, following, last.stored_at)
 
 
 async def search_newest(
@@ -210,7 +223,7 @@ async def search_newest(
     The search begins again with a wider range while it finds less, at least to `most` messages; the
     number is 0 if it covered the whole range or found so many lines. Raises as `read_runs`.
     """
-    window = _FIRST_WINDOW
+    window = FIRST_WINDOW
     while True:
         # from the new beginning to the end again: a record may go on there
         first = max(item.first, item.until - window)
@@ -223,7 +236,7 @@ async def search_newest(
             return list(found), 0
         if most is not None and window > most:
             return list(found), window
-        window *= _WIDER
+        window *= WIDER
 
 
 def _choose(
@@ -274,24 +287,6 @@ def _read_lines(message: RawMessage, decompressor: zstandard.ZstdDecompressor) -
 
 def _log_trouble(sequence: int, reason: str) -> None:
     logger.warning("message %d holds no lines: %s", sequence, printable(reason))
-
-
-def _split(message: StreamMessage) -> list[tuple[Section | None, bytes]]:
-    """Return each section with its lines; those of another client have none."""
-    origin, payload = decode_origin(message.headers), message.payload
-    lines = decode_payload(message.headers, payload)
-    if origin is not None:
-        return [*split_sections(origin, lines)]
-    return [(None, lines if not lines or lines.endswith(b"\n") else lines + b"\n")]
-
-
-@lru_cache(100_000)
-def _parse(subject: str) -> Subject | None:
-    """Return the subject of a host's lines; None for any other subject."""
-    try:
-        return Subject.parse(subject)
-    except (InvalidSubject, InvalidHost):
-        return None
 
 
 def _select(found: FoundLines, section: Section | None, wanted: LineFilter) -> Iterator[FoundLines]:

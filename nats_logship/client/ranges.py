@@ -14,9 +14,10 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Answer, Connection, retry_until_answered
-from nats_logship.client.find import AnswerHead, StreamMessage, find_message
+from nats_logship.client.find import find_message
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.stream_message import AnswerHead, StreamMessage
 from nats_logship.wire.streams import STREAM
 
 AWAY = 30.0

@@ -35,12 +35,18 @@ def _list_texts(levels: tuple[str, ...]) -> tuple[str, str]:
     return "|".join(words), "|".join(word.upper() for word in words)
 
 
+def level_pattern(levels: tuple[str, ...]) -> str:
+    """Return a pattern that finds a word of one of the levels, or any priority, in a group."""
+    texts, capitals = _list_texts(levels)
+    return (
+        rf"\b(?P<a>{capitals})\b"
+        rf"""|\b(?:{_KEYS})["']?\s?[=:]\s?["']?(?P<b>(?i:{texts}))\b"""
+        rf"|\[(?:[a-z_]+:)?(?P<c>{texts})\]|^<(?P<d>[0-9]{{1,3}})>"
+    )
+
+
 _ANY, _CAPITALS = _list_texts(LEVELS)
-LEVEL_PATTERN = (
-    rf"\b(?P<a>{_CAPITALS})\b"
-    rf"""|\b(?:{_KEYS})["']?\s?[=:]\s?["']?(?P<b>(?i:{_ANY}))\b"""
-    rf"|\[(?:[a-z_]+:)?(?P<c>{_ANY})\]|^<(?P<d>[0-9]{{1,3}})>"
-)
+LEVEL_PATTERN = level_pattern(LEVELS)
 """Finds the word, in one of its groups."""
 LEVEL_HINT = rf"{_CAPITALS}|{_KEYS}|\[[a-z_:]*(?:{_ANY})\]|^<[0-9]{{1,3}}>"
 """Matches every line that `LEVEL_PATTERN` matches, and is several times as fast."""

@@ -7,6 +7,7 @@ file path of the name.
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _FNV_OFFSET = 0x811C9DC5  # the constants of FNV-1a, 32 bits
 _FNV_PRIME = 0x01000193
@@ -77,6 +78,15 @@ class Subject:
         if prefix != "logs" or found is None:
             raise InvalidSubject(f"subject {subject!r} is not logs.p<partition>.<host>")
         return cls(int(found[1]), validate_host(host))
+
+
+@lru_cache(100_000)
+def parse_subject(subject: str) -> Subject | None:
+    """Return the subject of a host's lines; None for any other subject."""
+    try:
+        return Subject.parse(subject)
+    except (InvalidSubject, InvalidHost):
+        return None
 
 
 def partition_filter(partition: int) -> str:

@@ -56,9 +56,14 @@ def find_first_sequence(offset: Offset | None, stream: StreamState, partition: i
     return offset.next
 
 
-async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> None:
-    """Raise `StreamMismatch` unless the offset belongs to the stream that the broker has now."""
-    find_first_sequence(offset, await get_stream_state(connection, offset.stream), partition)
+async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> int:
+    """Return the end of an offset's stream, the sequence behind its last message.
+
+    Raises `StreamMismatch` unless this is the stream that the broker has now.
+    """
+    state = await get_stream_state(connection, offset.stream)
+    find_first_sequence(offset, state, partition)
+    return state.until
 
 
 @dataclass(slots=True)

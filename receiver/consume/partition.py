@@ -12,7 +12,7 @@ from secrets import token_hex
 from nats_logship.wire.endings import OpenLine
 from nats_logship.wire.message import Followed
 from nats_logship.wire.offset import Offset
-from receiver.consume.assignment import Assignment, Destination, Done
+from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.host_claims import ReceivedEnd
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
@@ -113,18 +113,16 @@ class OpenPartition:
         """Whether a file has bytes behind its committed length that may be received again."""
         return bool(self._surplus.ends)
 
-    def settle_surplus(self, done: Done) -> list[str]:
-        """Cut the bytes that nothing fills, after a commit; return notices. Raises OSError.
+    def settle_surplus(self, until: int, end: int) -> list[str]:
+        """Cut the bytes that nothing fills, after a commit up to `until`; return notices.
 
-        Does nothing while messages wait that were there before the session.
+        Does nothing before the `end` that the stream had when the session began: a message before
+        that may be the one that a killed task has written. Raises OSError.
         """
-        if not self.has_surplus:
-            return []
-        self._surplus.settle(self.store, self._folders, done.messages, done.pending)
-        return self._surplus.take_notices()
+        return self.cut_surplus() if until >= end else []
 
     def cut_surplus(self) -> list[str]:
-        """Do that at once, when nothing waits in the stream."""
+        """Do that at once, when nothing waits in the stream; raises OSError."""
         self._surplus.cut_rest(self.store, self._folders)
         return self._surplus.take_notices()
 

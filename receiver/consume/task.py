@@ -121,6 +121,7 @@ class _Session:
         self._connection = background.connection(destination.servers, destination.access)
         self._entry = OffsetEntry(self._connection, assignment.partition, _now)
         self._plan = BatchPlan()
+        self._stream_end = 0  # when the attempt began; 0 until its first batch
         self.done = assignment.nothing
         self.batches = 0
         self.seconds = 0.0
@@ -162,7 +163,7 @@ class _Session:
 
     def _attempt(self) -> Ending | Blocked | Superseded:
         """Read the offset, undo what is not committed, and write batches."""
-        assignment = self._assignment
+        assignment, self._stream_end = self._assignment, 0
         offset = background.wait(self._entry.read(assignment.epoch, assignment.first), _KV_PATIENCE)
         if offset is None or offset.epoch > assignment.epoch:
             return _explain_loss(assignment, offset)
@@ -187,7 +188,7 @@ class _Session:
         with self._make_reader(offset, assignment) as reader:
             while (done := self._write_batch(partition, reader, offset)) is not None:
                 self._commit(done)
-                self._add_notices(partition.settle_surplus(done))
+                self._add_notices(partition.settle_surplus(done.until, self._stream_end))
                 end.note_activity()
                 if self.done.has_news:
                     end.report_soon()
@@ -223,9 +224,9 @@ class _Session:
         if (first := next(pulls, None)) is None:
             return None
         began = time.monotonic()
-        if not self.batches:  # later batches prove it by the consumer, which another stream has not
+        if not self._stream_end:  # later batches prove it by the consumer of that stream
             check = require_same_stream(self._connection, offset, self._assignment.partition)
-            background.wait(check, _KV_PATIENCE)
+            self._stream_end = background.wait(check, _KV_PATIENCE)
         self._check_folders()  # the batch opens files there: from now on the disk is busy
         moves = Moves()
         if not self._plan.poison:
@@ -298,7 +299,7 @@ class _Session:
                 if done is None:
                     break
                 self._commit(done)
-                self._add_notices(partition.settle_surplus(done))
+                self._add_notices(partition.settle_surplus(done.until, self._stream_end))
         if not self._end.is_asked:
             self._cut_surplus(partition, offset)
 

@@ -142,8 +142,9 @@ class Driver:
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._supervised]:
+            noun = "partition" if len(wanted) == 1 else "partitions"
             numbers, output = format_ranges(wanted), self.settings.output
-            logger.info("receiving partitions %s into %s", numbers, output)
+            logger.info("receiving %s %s into %s", noun, numbers, output)
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
             claim.owner, claim.presence = self.owner, self._presence.address

@@ -12,10 +12,11 @@ from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection, raise_for_operator
-from nats_logship.client.find import StreamMessage, resolve_moment
+from nats_logship.client.find import resolve_moment
 from nats_logship.client.ranges import SequenceRange, read_range
 from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.message import MAX_LINES_BYTES
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import partition_filter
 from receiver.consume.batch import UNEXPECTED
 from receiver.consume.judging import Judge, Piece

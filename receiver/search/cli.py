@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from contextlib import aclosing
+from itertools import islice
 from typing import Any
 
 import click
@@ -132,7 +133,7 @@ async def _choose(finder: Finder, limit: int | None, *, is_first: bool) -> Group
 
 
 def _cut(found: list[Found], most: int) -> tuple[list[Found], int]:
-    """Return the first lines, at most `most` without their context, and how many are left."""
+    """Return the first lines or records, `most` without their context, and how many are left."""
     kept = list[Found]()
     for one in found:
         if one.is_context:
@@ -140,7 +141,7 @@ def _cut(found: list[Found], most: int) -> tuple[list[Found], int]:
             continue
         if not most:
             break
-        lines = one.split()[:most]
-        kept.append(one._replace(lines=b"".join(line + b"\n" for line in lines)))
+        lines = [*islice(one.split_up(), most)]
+        kept += lines
         most -= len(lines)
     return kept, most

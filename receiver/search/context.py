@@ -21,7 +21,7 @@ async def with_context(
     """Yield lines with `most` lines of their host and file before and after, each line once."""
     shown: set[Key] = set()
     async for found in groups:
-        for one in found:
+        for one in (line for run in found for line in run.split_up()):
             before, after = await finder.find_around(one, most)
             group = [
                 *(line._replace(is_context=True) for line in before),

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Full, Queue
@@ -25,12 +25,13 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
+from nats_logship.wire.streams import StreamLayout
 from receiver.driver.partitions import request_partition_count
 from receiver.search.find import Groups, StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
-from receiver.search.newer import Newer
+from receiver.search.newer import Newer, StreamPart
 from receiver.search.received import ReceivedFiles, ReceivedPart
-from receiver.search.scan import ScannedRun, Search, scan
+from receiver.search.scan import Range, ScannedRun, Search, scan
 
 _BLOCKS = 16  # of a file that wait until those of the files before are shown
 _SOON = 0.1  # seconds
@@ -48,7 +49,7 @@ class FilesFinder:
     wanted: LineFilter
     context: int
     status: SearchStatus
-    newer: list[StreamFinder] = field(default_factory=list)
+    newer: StreamFinder | None = None
 
     @classmethod
     async def open(
@@ -68,7 +69,12 @@ class FilesFinder:
             )
         found = cls(received, query, make_filter(query), context, status)
         if connection is not None:
-            await found._open_streams(connection)
+            streams = Newer(connection, found.wanted, status)
+            layout = await require_layout(connection)
+            count = await request_partition_count(connection, layout)
+            choose = partial(found._behind, layout=layout, count=count)
+            await streams.open(choose, query.since, query.until)
+            found.newer = StreamFinder(streams)
         status.size += sum(part.size for part in found._parts)
         return found
 
@@ -80,9 +86,9 @@ class FilesFinder:
         async with aclosing(self._search(self._parts)) as groups:
             async for found in groups:
                 yield found
-        for streams in self.newer:
-            groups = streams.find(None)
-            groups = streams.add_context(groups, self.context) if self.context else groups
+        if self.newer:
+            groups = self.newer.find(None)
+            groups = self.newer.add_context(groups, self.context) if self.context else groups
             async with aclosing(groups):
                 async for found in groups:
                     yield found
@@ -93,8 +99,7 @@ class FilesFinder:
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines: those of the streams, before them those of the newest files."""
-        newest = [one for streams in self.newer for one in await streams.find_last(most)]
-        newest = sorted(newest, key=lambda one: one.time or 0)[-most:]
+        newest = await self.newer.find_last(most) if self.newer else []
         left = most - len(newest)
         for part in sorted(self._parts, key=lambda one: one.ends, reverse=True):
             if left <= 0:
@@ -112,24 +117,24 @@ class FilesFinder:
         query = self.query
         return self.received.choose(query.selection, query.since, query.until)
 
-    async def _open_streams(self, connection: Connection) -> None:
-        """Open what the streams have of each partition behind the stored batch."""
-        count = await request_partition_count(connection, await require_layout(connection))
-        for number in range(count):
-            query = self.query
-            streams = Newer(connection, make_filter(query, (number,)), self.status)
-            await streams.open(partial(self._behind, number), query.since, query.until)
-            self.newer.append(StreamFinder(streams))
+    def _behind(self, state: StreamState, layout: StreamLayout, count: int) -> StreamPart:
+        """Return which sequences of a stream are behind the files, by partition."""
+        firsts = {
+            number: self._find_first(number, state)
+            for number in range(count)
+            if layout.stream_of(number) == state.name
+        }
+        return StreamPart(min(firsts.values(), default=state.first), state.until, firsts)
 
-    def _behind(self, partition: int, state: StreamState) -> tuple[int, int]:
-        """Return which sequences of a stream are behind the files of a partition."""
+    def _find_first(self, partition: int, state: StreamState) -> int:
+        """Return the first sequence of a stream that is behind the files of a partition."""
         batch = self.received.batches.get(partition)
         if batch is None or batch.stream != state.name:
-            return state.first, state.until
+            return state.first
         until = batch.until
         if batch.created not in {state.created, ""}:
             until = min(until, state.in_common_with(batch.created) or 0)
-        return min(max(state.first, until), state.until), state.until
+        return min(max(state.first, until), state.until)
 
     async def _search(self, parts: Sequence[ReceivedPart]) -> Groups:
         """Yield the lines of some files in order; others are searched meanwhile."""
@@ -160,15 +165,29 @@ class FilesFinder:
 
     def _make_search(self, part: ReceivedPart) -> Search:
         """Return a function that finds the wanted lines of a part, by their times at its ends."""
-        query = self.query
+        query, wanted = self.query, replace(self.wanted, level="")
         since = query.since if query.since is not None and part.begins < query.since else None
         until = query.until if query.until is not None and part.ends >= query.until else None
-        if since is None and until is None:
-            return self.wanted.find
-        from receiver.search.times import LineTimes  # pyarrow
+        if not query.level and since is None and until is None:
+            return wanted.find
+        # these load pyarrow
+        from receiver.search.choose import Mask, choose
+        from receiver.search.times import LineTimes
+        from receiver.table.level import have_level
 
-        times = LineTimes(since, until, part.ends)
-        return lambda block, start, end: times.choose(block, self.wanted.find(block, start, end))
+        masks: list[Mask] = []
+        if query.level:
+            masks.append(partial(have_level, least=query.level))
+        if since is not None or until is not None:
+            masks.append(LineTimes(since, until, part.ends).mask)
+
+        def find(block: bytearray, start: int, end: int) -> list[Range]:
+            runs = wanted.find(block, start, end)
+            for mask in masks:
+                runs = choose(block, runs, mask)
+            return runs
+
+        return find
 
 
 def _make_found(part: ReceivedPart, run: ScannedRun) -> Found:

@@ -18,7 +18,7 @@ from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
-from receiver.search.newer import Newer
+from receiver.search.newer import Newer, StreamPart
 from receiver.search.table import TableSide
 
 Groups = AsyncGenerator[list[Found], None]
@@ -49,11 +49,13 @@ class StreamFinder:
     ) -> "StreamFinder":
         """Ask the streams what they hold."""
         streams = Newer(connection, make_filter(query), status)
-        await streams.open(lambda state: (state.first, state.until), query.since, query.until)
+        await streams.open(
+            lambda state: StreamPart(state.first, state.until), query.since, query.until
+        )
         return cls(streams)
 
     def find(self, most: int | None) -> Groups:
-        """Yield lines of one stream after the other; of each, the first `most` are needed."""
+        """Yield the lines of all streams in the order of storage."""
         return self.streams.find()
 
     async def find_last(self, most: int) -> list[Found]:
@@ -91,7 +93,7 @@ class TableFinder:
             self._after = Newer(self.connection, wanted, self.status)
             await self._after.open(table.newer, query.since, query.until, is_seam=True)
             self._before = Newer(self.connection, wanted, self.status)
-            await self._before.open(table.history.range_before, query.since, query.until)
+            await self._before.open(table.before, query.since, query.until)
 
     async def find(self, most: int | None) -> Groups:
         """See `Finder`."""
@@ -125,10 +127,10 @@ class TableFinder:
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """See `Around`."""
         before, after = await self._table.find_around(one, most)
-        if self._after:
+        if self._after and len(after) < most:
             more_before, more_after = await self._after.find_around(one, most)
             before, after = [*before, *more_before], [*after, *more_after]
-        if self._before:
+        if self._before and len(before) < most:
             more_before, more_after = await self._before.find_around(one, most)
             before, after = [*more_before, *before], [*more_after, *after]
         return before[-most:], after[:most]
@@ -174,6 +176,6 @@ class TableFinder:
                 yield found
 
 
-def make_filter(query: Query, partitions: tuple[int, ...] = ()) -> LineFilter:
-    """Return the filter of a stream's lines for a query: of these partitions; none are all."""
-    return LineFilter(query.selection, partitions, query.match, query.level)
+def make_filter(query: Query) -> LineFilter:
+    """Return the filter of a stream's lines for a query."""
+    return LineFilter(query.selection, match=query.match, level=query.level)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from nats_logship.history import Line
 class Found(NamedTuple):
     """Lines in a row of a host and file; `time` in nanoseconds, None where it is not known.
 
-    `stream`, `sequence` and `pos` are the key of the first line; empty for received files. Lines
-    that are `begun` do not follow those that were shown before.
+    `stream`, `sequence` and `pos` are the key of the first line; empty for received files. If it
+    `begins`, lines were left out before it. `records` are the lines as they belong together; None:
+    each is alone.
     """
 
     host: str
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     pos: int = 0
     is_context: bool = False
     begins: bool = False
+    records: tuple[bytes, ...] | None = None
 
     @classmethod
     def from_table(cls, line: Line) -> "Found":
@@ -56,6 +58,7 @@ class Found(NamedTuple):
             stream=stream,
             sequence=lines.sequence,
             pos=lines.number,
+            records=lines.records,
         )
 
     def as_line(self) -> Line:
@@ -63,12 +66,13 @@ class Found(NamedTuple):
         place = self.time or 0, self.host, self.file, self.stream, self.sequence, self.pos
         return Line(*place, self.lines.partition(b"\n")[0])
 
-    def split_up(self) -> list["Found"]:
-        """Return each line by itself."""
-        return [
-            self._replace(lines=line + b"\n", pos=number, begins=self.begins and number == self.pos)
-            for number, line in enumerate(self.split(), self.pos)
-        ]
+    def split_up(self) -> Iterator["Found"]:
+        """Yield each record or line by itself."""
+        parts = self.records or (line + b"\n" for line in self.split())
+        pos, begins = self.pos, self.begins
+        for lines in parts:
+            yield self._replace(lines=lines, pos=pos, begins=begins, records=None)
+            pos, begins = pos + lines.count(b"\n"), False
 
     def split(self) -> list[bytes]:
         """Return the lines without their newlines."""

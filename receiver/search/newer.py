@@ -1,23 +1,34 @@
 """Searches the streams, from where the table or the received files end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from glob import escape
+from datetime import timedelta
+from typing import NamedTuple
 
-from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import resolve_moment
-from nats_logship.client.line_search import LineFilter, search, search_newest
+from nats_logship.client.find import find_sequence, resolve_moment
+from nats_logship.client.line_search import LineFilter, search_newest
+from nats_logship.client.lines_around import LineId, find_around
+from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
 from receiver.search.found import Found, SearchStatus
 
-StreamPart = Callable[[StreamState], tuple[int, int]]
-"""Returns the sequences `[first, until)` of a stream that are to be searched."""
+
+class StreamPart(NamedTuple):
+    """The sequences `[first, until)` of a stream; of some partitions from other `firsts` on."""
+
+    first: int
+    until: int
+    firsts: Mapping[int, int] = {}
+
+
+ChoosePart = Callable[[StreamState], StreamPart]
+"""Returns which part of a stream is to be searched."""
 
 
 @dataclass(slots=True)
@@ -32,24 +43,26 @@ class Newer:
     status: SearchStatus
     _left: dict[str, SequenceRange] = field(default_factory=dict)  # by stream and creation
     _whole: dict[str, SequenceRange] = field(default_factory=dict)  # the same, of all times
+    _firsts: dict[str, Mapping[int, int]] = field(default_factory=dict)
 
     async def open(
-        self, part: StreamPart, since: int | None, until: int | None, *, is_seam: bool = False
+        self, choose: ChoosePart, since: int | None, until: int | None, *, is_seam: bool = False
     ) -> None:
-        """Find what to search: the `part` of each stream, between two times of storage.
+        """Find what to search: what `choose` returns of each stream, between two times of storage.
 
         At a seam, messages that are removed before they are read are an error.
         """
         self._left.clear()
         for name in (await require_layout(self.connection)).names:
             state = await require_stream(self.connection, name)
-            first, end = await asyncio.to_thread(part, state)
+            first, end, firsts = await asyncio.to_thread(choose, state)
             whole = SequenceRange(">", first, end, name, is_seam)
             if since is not None:
                 first = max(first, await self._resolve(since, state))
             if until is not None:
                 end = min(end, await self._resolve(until, state))
             key = state.key
+            self._firsts[key] = firsts
             self._whole[key] = replace(whole, fail_on_data_loss=False)
             self._left[key] = replace(whole, first=first, until=end)
             share = max(0, end - first) / max(1, state.until - state.first)
@@ -63,52 +76,45 @@ class Newer:
         return tuple((key, item.first) for key, item in self._left.items())
 
     async def find(self) -> AsyncGenerator[list[Found], None]:
-        """Yield what is found, in the order of storage in each stream; see `Finder`.
+        """Yield what is found, in the order of storage; see `Finder`.
 
         Raises `LostSequences`; then `reached` says from where on.
         """
-        for key in self._left:
-            async with aclosing(search(self.connection, self._left[key], self.wanted)) as runs:
-                async for run in runs:
-                    self.status.show(self.status.read + run.size, run.stored_at)
-                    yield [Found.from_stream(one, key) for one in run.found]
-                    self._left[key] = replace(self._left[key], first=run.following)
+        keys = list(self._left)
+        parts = [(self._left[key], replace(self.wanted, firsts=self._firsts[key])) for key in keys]
+        async with aclosing(search_all(self.connection, parts)) as runs:
+            async for run in runs:
+                self.status.show(self.status.read + run.size, run.stored_at)
+                yield [Found.from_stream(one, keys[number]) for number, one in run.found]
+                for key, following in zip(keys, run.following, strict=True):
+                    self._left[key] = replace(self._left[key], first=following)
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines, in the order of storage; raises `LostSequences`."""
         found: list[Found] = []
         for key, item in self._left.items():
-            lines, _ = await search_newest(self.connection, item, self.wanted, most)
+            wanted = replace(self.wanted, firsts=self._firsts[key])
+            lines, _ = await search_newest(self.connection, item, wanted, most)
             found += (Found.from_stream(one, key) for one in lines)
         return sorted(found, key=lambda one: one.time or 0)[-most:]
 
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file, which may be older."""
-        files = (escape(one.file),) if one.file else ()
-        exact = LineFilter(LineSelection((escape(one.host),), files))
         before, after = list[Found](), list[Found]()
         for key, item in self._whole.items():
-            first = item.first
-            if key == one.stream and first <= one.sequence < item.until:
-                first = one.sequence + 1
-                own = await self._list(replace(item, first=one.sequence, until=first), exact, None)
-                before += [line for line in own if line.pos < one.pos]
-                after += [line for line in own if line.pos > one.pos]
-                older = replace(item, until=one.sequence)
-                lines, _ = await search_newest(self.connection, older, exact, most)
-                before = [*(Found.from_stream(line, key) for line in lines), *before]
-            after += await self._list(replace(item, first=first), exact, most)
-        is_same = [[line for line in some if line.file == one.file] for some in (before, after)]
-        return is_same[0][-most:], is_same[1][:most]
-
-    async def _list(self, item: SequenceRange, wanted: LineFilter, most: int | None) -> list[Found]:
-        """Return the first lines of a range, each by itself."""
-        key = next(key for key, one in self._whole.items() if one.stream == item.stream)
-        found = list[Found]()
-        async with aclosing(search(self.connection, item, wanted)) as runs:
-            async for run in runs:
-                for lines in run.found:
-                    found += (Found.from_stream(one, key) for one in lines.last(len(lines.lines)))
-                if most is not None and len(found) >= most:
-                    break
-        return found[:most]
+            line = LineId(one.host, one.file, one.sequence, one.pos)
+            if key != one.stream:  # a host may move to another stream
+                time = to_datetime(one.time or 0) + timedelta.resolution
+                following = await find_sequence(self.connection, item.stream, time)
+                line = line._replace(sequence=following or item.until, number=-1)
+            found = await find_around(self.connection, item, line, most)
+            firsts = self._firsts[key]
+            before += (
+                Found.from_stream(other, key)
+                for other in found.before
+                if other.sequence >= firsts.get(other.partition, 0)
+            )
+            after += (Found.from_stream(other, key) for other in found.after)
+        before.sort(key=lambda other: other.time or 0)
+        after.sort(key=lambda other: other.time or 0)
+        return before[-most:], after[:most]

@@ -75,6 +75,9 @@ class _Block:
     def find(self, end: int) -> list[ScannedRun]:
         """Return the runs of the new lines, those up to `end`."""
         hits, runs = self._search(self._data, self._new, end), list[ScannedRun]()
+        if not self._context:
+            self._shown = end
+            return [ScannedRun(b"".join([self._data[a:b] for a, b in hits]))] if hits else []
         limits = [*(start for start, _ in hits), end]
         self._follow(runs, self._new, limits[0], end)
         for (start, stop), limit in zip(hits, limits[1:], strict=True):

@@ -14,7 +14,7 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
 from nats_logship.wire.expressions import bounded_expression
-from receiver.settings import TimeZone
+from receiver.settings import MODELS, TimeZone
 from receiver.spark.settings import split_lines
 from receiver.storage.rotation import load_zone
 from receiver.table.settings import check_options
@@ -29,8 +29,9 @@ def _check_expression(text: str) -> str:
 class SearchSettings(AccessSettings):
     """The settings of `logreceiver search`."""
 
-    model_config = SettingsConfigDict(env_prefix="LOGSEARCH_")
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
+    models = MODELS
     credential_kinds = ("receiver", "admin", "monitor")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Lines": (

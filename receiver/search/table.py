@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query, SearchLimits
 from receiver.search.found import Found
+from receiver.search.newer import ChoosePart, StreamPart
 
 _AT_ONCE = 2000  # lines
 _LIMITS = SearchLimits(seconds=None, memory=1024 * 1024 * 1024)
@@ -58,11 +59,11 @@ class TableSide:
         after = [Found.from_table(other) for other in found if other.order > line.order]
         return before, after
 
-    def newer(self, state: StreamState) -> tuple[int, int]:
+    def newer(self, state: StreamState) -> StreamPart:
         """Return where the stream goes on behind the table; log what neither of them has."""
         first = self.history.next_sequence(state)
         if first is None:
-            return state.first, state.until
+            return StreamPart(state.first, state.until)
         if first > state.until:
             logger.warning(
                 "stream %s ends at sequence %d, but the table has it up to %d: it lost its end",
@@ -74,17 +75,19 @@ class TableSide:
                 "in the table",
                 *(first, state.first - 1, state.name),
             )
-        return min(max(first, state.first), state.until), state.until
+        return StreamPart(min(max(first, state.first), state.until), state.until)
 
-    def newer_than(
-        self, reached: Sequence[tuple[str, int]]
-    ) -> Callable[[StreamState], tuple[int, int]]:
+    def before(self, state: StreamState) -> StreamPart:
+        """Return what a stream has from before the table began."""
+        return StreamPart(*self.history.range_before(state))
+
+    def newer_than(self, reached: Sequence[tuple[str, int]]) -> ChoosePart:
         """Return a function like `newer`, for streams that were searched up to some sequences."""
         known = dict(reached)
 
-        def find(state: StreamState) -> tuple[int, int]:
-            first, until = self.newer(state)
-            return max(first, known.get(state.key, 0)), until
+        def find(state: StreamState) -> StreamPart:
+            part = self.newer(state)
+            return part._replace(first=max(part.first, known.get(state.key, 0)))
 
         return find
 

@@ -1,12 +1,10 @@
 """Chooses lines of received files by the times that they name: the files have no others."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from receiver.search.scan import Range
 from receiver.table.line_time import find_times
 
 
@@ -23,23 +21,18 @@ class LineTimes:
     stored_at: int
     _last: int | None = None  # microseconds
 
-    def choose(self, block: bytearray, runs: Sequence[Range]) -> list[Range]:
-        """Return the lines of some runs of lines that are in time, run by run."""
-        lines = [line for run in runs for line in _split(block, *run)]
-        if not lines:
-            return []
-        texts = pa.array([bytes(block[a:b]) for a, b in lines], pa.binary())
+    def mask(self, texts: pa.Array) -> pa.Array:
+        """Return which lines are in time, of lines that follow those of the call before."""
         times = pc.fill_null_forward(self._find(texts).cast(pa.int64()))
         if self._last is not None:
             times = pc.fill_null(times, self._last)
         self._last = times[-1].as_py()
-        is_in_time = pa.repeat(True, len(lines))
+        is_in_time = pa.repeat(True, len(texts))
         if self.since is not None:
             is_in_time = pc.and_(is_in_time, pc.greater_equal(times, self.since // 1000))
         if self.until is not None:
             is_in_time = pc.and_(is_in_time, pc.less(times, self.until // 1000))
-        kept = pc.indices_nonzero(pc.fill_null(is_in_time, True)).to_pylist()
-        return _join([lines[number] for number in kept])
+        return pc.fill_null(is_in_time, True)
 
     def _find(self, texts: pa.Array) -> pa.Array:
         """Return the times: in the form of the first line, and line by line for all others."""
@@ -50,21 +43,3 @@ class LineTimes:
             return times
         own = find_times(rest, pa.arange(0, len(rest)), rest, [self.stored_at] * len(rest))
         return pc.replace_with_mask(times, other, own)
-
-
-def _split(block: bytearray, start: int, end: int) -> list[Range]:
-    lines, at = list[Range](), start
-    while at < end:
-        stop = block.find(b"\n", at, end) + 1 or end
-        lines.append((at, stop))
-        at = stop
-    return lines
-
-
-def _join(lines: Sequence[Range]) -> list[Range]:
-    runs = list[Range]()
-    for start, end in lines:
-        if runs and runs[-1][1] == start:
-            start = runs.pop()[0]
-        runs.append((start, end))
-    return runs

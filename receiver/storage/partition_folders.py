@@ -126,5 +126,6 @@ def require_template(state: Path, template: str) -> None:
 def _describe_other_template(store: Store, template: str) -> str:
     return (
         f"the files of {store.path} were written with --path-template {store.read_template()}, not "
-        f"{template}: give the former, or another --output and --state-dir"
+        f"{template}: give the former, or another --output and --state-dir, which get only the "
+        "lines from now on"
     )

@@ -7,8 +7,8 @@ it appends with the bytes that the file has already. It cuts a file
 
 - at the first byte that differs: after a power loss the end of a file may be zeros, and another
   program may have appended to it;
-- at the committed length, once all messages are committed that waited when the session began:
-  nothing fills the rest.
+- at the committed length, once the session has committed all messages that the stream had when it
+  began, or none waits: nothing fills the rest. What the consumer counts as pending is no proof.
 
 Nothing of this is stored: each session finds the surplus by the sizes of the files (`recovery`). A
 file with a surplus is not closed, since the next lines for it are those that it has already.
@@ -40,7 +40,6 @@ class Surplus:
     """
 
     ends: dict[str, int] = field(default_factory=dict)
-    _waiting: int | None = None  # messages from before the session; None before its first batch
     _notices: list[str] = field(default_factory=list)
     _cuts: int = 0
 
@@ -73,19 +72,8 @@ class Surplus:
         if size >= self.ends[path]:
             del self.ends[path]
 
-    def settle(self, store: Store, folders: Folders, received: int, waiting: int) -> None:
-        """Cut what nothing fills, after the commit of a batch.
-
-        The batch had `received` messages, and `waiting` were left in the stream. Does nothing while
-        messages wait that were in the stream when the session began. Raises OSError.
-        """
-        before = waiting if self._waiting is None else self._waiting - received
-        self._waiting = min(before, waiting)
-        if self._waiting <= 0:
-            self.cut_rest(store, folders)
-
     def cut_rest(self, store: Store, folders: Folders) -> None:
-        """Cut all files at their committed lengths, when nothing waits in the stream.
+        """Cut all files at their committed lengths, when no message fills them.
 
         Passes over files that were left to another partition. Raises OSError.
         """

@@ -13,13 +13,15 @@ Each step, and what happens if we die there (tests kill us at the fault points i
 1. Claim the table in KV [`table_claimed`]: the next start claims again. Retention keeps lines.
 2. Tasks write files under new names and sync them [`table_written`, `table_synced`]: no commit
    names the files, so a vacuum deletes them.
-3. Commit the rows of `gaps` [`table_gaps`]: its transactions say which of the rows are there.
+3. Commit the files of `gaps` [`table_gaps`]: its transactions say which unreadable messages are
+   there. After a kill, removed sequences in the middle may be there twice, never not at all.
 4. Commit the files of `lines` for all streams at once [`table_committed`]: the transactions are in
    the log, or the next start reads the same lines again.
 5. Sync the log, then write progress to KV [`table_stored`]: KV is behind, so retention keeps more
    than needed.
-6. Merge files of closed hours and days, and exchange them in one commit [`table_merged`,
-   `table_compacted`]: the new files are without a commit, or in place of the old ones.
+6. Merge files of closed hours and days, in both tables, and exchange them in one commit
+   [`table_merged`, `table_compacted`]: the new files are without a commit, or in place of the old
+   ones. Files that are damaged or missing are left as they are.
 7. Vacuum: sync the log first, then delete files that no version within the grace names
    [`table_vacuumed`]: the next vacuum goes on.
 
@@ -30,8 +32,13 @@ second one of a broker is refused by the claim, a compare-and-set in KV, as for 
 
 A hostile host can send messages that cannot be read (a row in `gaps` each, with the bytes), lines
 that are not UTF-8 (`raw` has the bytes), and paths of any form (they are values, never file names).
-It cannot name a partition: that is the date of storage, by the broker's clock. It costs memory of a
-task only for one file at a time (`columns.FILE_BYTES`).
+It cannot name a partition: that is the date of storage, by the broker's clock.
+
+A task needs at most 600 MiB, whatever waits and whatever hosts send: 165 for itself, then messages
+of one file as stored (`columns.FILE_BYTES`) and rows of one group (`columns.GROUP_BYTES`), or a
+page of each file that is merged (`compact`). Rows are counted as well as bytes, and what cannot be
+read goes to files of `gaps` at once. It gives back all but the 165 when it ends (`memory`). The
+driver has names of files.
 
 A stream that was created again has another `created`, and is read from its start; one that was
 restored from a backup is read on from where both have the same messages. If lines between our

@@ -43,12 +43,8 @@ class TableClaim:
         """
         entry = await bucket.read(*self._at)
         found = _decode(entry)
-        is_owned = found and found.presence and not found.released
-        if found and is_owned and not await is_gone(self.connection, found.presence):
-            raise ConfigurationError(
-                f"table {self.address} is written by {found.owner}: a table has one writer; "
-                "stop that one first"
-            )
+        if found and found.presence != self.presence:  # ours, if the answer was lost
+            await _require_gone(self.connection, found)
         before = found or TableProgress(self.address, self.owner, epoch=0)
         self._revision = entry.revision if entry else 0
         await self._write(
@@ -107,15 +103,26 @@ def _decode(entry: bucket.Entry | None) -> TableProgress | None:
         return None  # the table itself says how far it is
 
 
+async def _require_gone(connection: Connection, found: TableProgress) -> None:
+    is_owned = found.presence and not found.released
+    if is_owned and not await is_gone(connection, found.presence):
+        raise ConfigurationError(
+            f"table {found.table} is written by {found.owner}: a table has one writer; "
+            "stop that one first"
+        )
+
+
 async def forget(connection: Connection, table_id: str) -> bool:
     """Delete the entry of a table, and return whether there was one: nothing is kept for it now.
 
-    Raises `Rejected`, `ConnectionLost`.
+    Raises `ConfigurationError` if its writer is alive, `Rejected`, `ConnectionLost`.
     """
     key = table_key(table_id)
     entry = await bucket.read(connection, OFFSETS_BUCKET, key)
     if entry is None:
         return False
+    if found := _decode(entry):
+        await _require_gone(connection, found)
     headers = {"KV-Operation": "DEL"}
     await connection.ask(f"$KV.{OFFSETS_BUCKET}.{key}", b"", headers)
     return True

@@ -7,13 +7,14 @@ sorted by host before they exist: parts are, and within a host they stay in the 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from zstandard import ZstdDecompressor
 
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     decode_origin,
@@ -21,20 +22,25 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.records import parse_records
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.storage.containers import name_container
 from receiver.table.level import find_levels
 from receiver.table.line_time import find_times
+from receiver.table.parquet import TableForm
 from receiver.table.record import number_records
 
-FILE_BYTES = 192 * 1024 * 1024
-"""Lines of one file at most, in bytes before compression, with what a task needs to sort them."""
+FILE_BYTES = 96 * 1024 * 1024
+"""Memory for the messages of one file, as stored: a task sorts them by host, then reads them."""
 GROUP_BYTES = 24 * 1024 * 1024
-"""Lines of one row group, about."""
+"""Lines of one row group at most."""
 
-_PART_BYTES = 300  # that a part takes in memory besides its payload
+_MESSAGE_BYTES = 1200  # that a message takes in memory besides its payload and its headers
+_PART_BYTES = 300  # and a part, besides its payload
+_LINE_BYTES = 80  # that a line counts at least, as its other columns take memory too
+Item = TypeVar("Item")
 _TIME = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
+_SCHEMA = pa.schema(
     [
         ("date", pa.date32()),
         ("time", _TIME),
@@ -54,23 +60,22 @@ SCHEMA = pa.schema(
         ("namespace", pa.string()),
     ]
 )
-"""The columns of `lines`, which is partitioned by `date`."""
-NAMES = ("host", "file", "stream", "level", "container", "pod", "namespace")
-"""Columns with few different values: dictionaries in Arrow, texts in Parquet."""
-FILE_SCHEMA = pa.schema(
-    [
-        (one.name, pa.dictionary(pa.int32(), pa.string()) if one.name in NAMES else one.type)
-        for one in SCHEMA
-        if one.name != "date"
-    ]
+LINES = TableForm(
+    name="lines",
+    schema=_SCHEMA,
+    names=("host", "file", "stream", "level", "container", "pod", "namespace"),
+    statistics=("time", "host", "stream", "sequence"),
+    sort_by="host",
 )
-"""The columns in a file: all but `date`."""
+"""The table `lines`."""
+_FILE_SCHEMA = LINES.file_schema
 
 
 class SectionLines(NamedTuple):
     """Lines of one section of a message, never empty; `before` counts the message's lines before.
 
     `file` is empty for messages of other NATS clients, `records` as `Section` has it.
+    A section of very many lines has several parts.
     """
 
     host: str
@@ -79,12 +84,13 @@ class SectionLines(NamedTuple):
     stored_at: int
     before: int
     payload: bytes
+    lines: int
     records: str = ""
 
     @property
     def width(self) -> int:
-        """The bytes that it takes in memory."""
-        return len(self.payload) + _PART_BYTES
+        """The bytes that it takes of a row group."""
+        return max(len(self.payload), _LINE_BYTES * self.lines) + len(self.file) + _PART_BYTES
 
 
 class Unreadable(NamedTuple):
@@ -105,7 +111,10 @@ class Splitter:
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
     def split(self, message: StreamMessage) -> list[SectionLines]:
-        """Return the parts of a message; none for a claim, or if a filter left out all lines."""
+        """Return the parts of a message, each for one row group.
+
+        None for a claim, or if a filter left out all lines.
+        """
         try:
             return self._split(message)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
@@ -123,20 +132,64 @@ class Splitter:
     def _split(self, message: StreamMessage) -> list[SectionLines]:
         host, origin = _parse_host(message.subject), decode_origin(message.headers)
         payload = decode_payload(message.headers, message.payload, self._decompressor)
-        sequence, stored_at = message.sequence, message.stored_at
         if origin is None:
             if payload and not payload.endswith(b"\n"):
                 payload += b"\n"
-            return [SectionLines(host, "", sequence, stored_at, 0, payload)] if payload else []
-        parts, before = [], 0
-        for section, lines in split_sections(origin, payload):
+            sections = [("", "", payload)]
+        else:
+            found = split_sections(origin, payload)
+            sections = [(_as_text(one.path), one.records, lines) for one, lines in found]
+        parts, before = list[SectionLines](), 0
+        place = host, message.sequence, message.stored_at
+        for path, records, lines in sections:
             if lines:
-                path = _as_text(section.path)
-                parts.append(
-                    SectionLines(host, path, sequence, stored_at, before, lines, section.records)
-                )
-                before += lines.count(b"\n") + (not lines.endswith(b"\n"))
+                part = _part(place, path, before, lines, records)
+                parts += _cut(part)
+                before += part.lines
         return parts
+
+
+def _part(
+    place: tuple[str, int, int], path: str, before: int, lines: bytes, records: str
+) -> SectionLines:
+    host, sequence, stored_at = place
+    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+    return SectionLines(host, path, sequence, stored_at, before, lines, count, records)
+
+
+def find_host(message: StreamMessage) -> str:
+    """Return the host of a message; empty if its subject cannot be read."""
+    try:
+        return _parse_host(message.subject)
+    except (InvalidHost, InvalidSubject):
+        return ""
+
+
+def weigh_message(message: StreamMessage) -> int:
+    """Return the bytes that a message takes in memory, about."""
+    headers = sum(len(name) + len(value) for name, value in message.headers.items())
+    return len(message.payload) + headers + _MESSAGE_BYTES
+
+
+def _cut(part: SectionLines) -> Iterator[SectionLines]:
+    """Yield a part in pieces that fit into a row group: it may have 16 million empty lines."""
+    if part.width <= GROUP_BYTES or part.lines < 2:
+        yield part
+        return
+    at = _find_cut(part)
+    count, begin, rest = part.payload.count(b"\n", 0, at), part.payload[:at], part.payload[at:]
+    yield from _cut(part._replace(payload=begin, lines=count))
+    behind = part._replace(payload=rest, lines=part.lines - count, before=part.before + count)
+    yield from _cut(behind)
+
+
+def _find_cut(part: SectionLines) -> int:
+    """Return where the last record, else the last line, of the first half of a part begins."""
+    lines, half = part.payload, len(part.payload) // 2
+    at = lines.rfind(b"\n", 0, half) + 1 or lines.find(b"\n", half) + 1
+    records = parse_records(part.records) if part.records else None
+    found = records.find_boundaries(lines, 0, at) if records else []
+    return (found[-1][1] if found else at) or at
 
 
 @lru_cache(16_384)
@@ -150,14 +203,14 @@ def _as_text(value: str) -> str:
 
 
 def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
-    """Return a row for each line, with the columns of `FILE_SCHEMA`; `line` has no newline.
+    """Return a row for each line, with the columns of `LINES.file_schema`; `line` has no newline.
 
     `stream` names the stream and its creation.
     """
     payloads = [part.payload.removesuffix(b"\n") for part in parts]
     lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
-    raw, parents = lists.flatten(), pc.list_parent_indices(lists)
-    line, raw = _decode(raw, payloads)
+    lines, parents = lists.flatten(), pc.list_parent_indices(lists)
+    line, raw = _decode(lines, payloads)
     starts = lists.offsets.slice(0, len(parts))
     numbers = pa.arange(0, len(line)).cast(pa.int32())
     before = pa.array([part.before for part in parts], pa.int32())
@@ -172,23 +225,27 @@ def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
         "ts": find_times(line, parents, line.take(starts), [part.stored_at for part in parts]),
         "raw": raw,
         "piece": _mark_pieces(parts, lists.offsets, len(line)),
-        "record": _find_records(parts, pos, lists.offsets),
+        "record": _find_records(parts, lines, pos),
         **{name: _repeat(parts, value, parents) for name, value in _NAMED.items()},
         "stream": _repeat(parts, lambda _: stream, parents),
     }
-    return pa.table([columns[name] for name in FILE_SCHEMA.names], schema=FILE_SCHEMA)
+    return pa.table([columns[name] for name in _FILE_SCHEMA.names], schema=_FILE_SCHEMA)
 
 
-def _find_records(parts: Sequence[SectionLines], pos: pa.Array, offsets: pa.Array) -> pa.Array:
+def _find_records(parts: Sequence[SectionLines], lines: pa.Array, pos: pa.Array) -> pa.Array:
     """Return the position of the line that begins the record of each line."""
     if not any(part.records for part in parts):
         return pos
-    ends, found = offsets.to_pylist(), list[pa.Array]()
-    for part, begin, end in zip(parts, ends, ends[1:], strict=False):
-        if records := parse_records(part.records) if part.records else None:
-            found.append(number_records(records, part.payload, part.before, end - begin))
-        else:
-            found.append(pos.slice(begin, end - begin))
+    begin, found = 0, list[pa.Array]()
+    for text, run in groupby(parts, attrgetter("records")):
+        counts = [part.lines for part in run]
+        count = sum(counts)
+        own = pos.slice(begin, count)
+        if records := parse_records(text) if text else None:
+            starts = pa.array([0, *accumulate(counts[:-1])], pa.int64())
+            own = number_records(records, lines.slice(begin, count), own, starts)
+        found.append(own)
+        begin += count
     return pa.concat_arrays(found)
 
 
@@ -229,14 +286,17 @@ _NAMED: dict[str, Callable[[SectionLines], Any]] = {
 }
 
 
-def cut_groups(parts: Iterable[SectionLines], most: int) -> Iterator[list[SectionLines]]:
-    """Yield the parts in runs of about `most` bytes."""
-    group, size = list[SectionLines](), 0
-    for part in parts:
-        group.append(part)
-        size += part.width
-        if size >= most:
+def cut_groups(
+    items: Iterable[Item], most: int, weigh: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Yield items in runs of at most `most` bytes, a larger item alone."""
+    group, size = list[Item](), 0
+    for item in items:
+        width = weigh(item)
+        if group and size + width > most:
             yield group
             group, size = [], 0
+        group.append(item)
+        size += width
     if group:
         yield group

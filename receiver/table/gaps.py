@@ -1,104 +1,106 @@
 """The table `gaps`: what `lines` does not have, a row for each message or run of sequences."""
 
-import json
-import uuid
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from nats_logship.app.faults import fault
+from nats_logship.app.timestamps import to_datetime
 from receiver.table.columns import Unreadable
 from receiver.table.location import Location
 from receiver.table.log import Log
-from receiver.table.plan import Range, Removed
-from receiver.table.write import File, Written
+from receiver.table.parquet import File, TableForm, write_tables
+from receiver.table.plan import REMOVED, Removed
 
-_TIME = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
-    [
-        ("time", _TIME),
-        ("kind", pa.string()),
-        ("stream", pa.string()),
-        ("first", pa.int64()),
-        ("until", pa.int64()),
-        ("subject", pa.string()),
-        ("reason", pa.string()),
-        ("payload", pa.binary()),
-    ]
+GAPS = TableForm(
+    name="gaps",
+    schema=pa.schema(
+        [
+            ("date", pa.date32()),
+            ("time", pa.timestamp("us", tz="UTC")),
+            ("kind", pa.string()),
+            ("stream", pa.string()),
+            ("first", pa.int64()),
+            ("until", pa.int64()),
+            ("subject", pa.string()),
+            ("reason", pa.string()),
+            ("payload", pa.binary()),
+        ]
+    ),
+    names=("kind", "stream"),
+    statistics=("time", "stream", "first"),
+    sort_by="stream",
 )
 """`kind` is `removed` or `unreadable`; sequences are `[first, until)` of `stream`."""
 
-STATISTICS = ("first",)
-
+_MOST_BYTES = 16 * 1024 * 1024  # of rows in memory
+_ROW_BYTES = 1000  # that a row takes besides its payload
+_SHOWN = 10
 
 Row = dict[str, Any]
-_KEY = ("kind", "stream", "first", "until")
 
 
-def make_rows(removed: Iterable[Removed], written: Iterable[Written], stored_at: int) -> list[Row]:
-    """Return a row for all that is missing in a round; `stored_at` in ns since the epoch."""
-    rows = [_describe_removed(one, stored_at) for one in removed]
-    for found in written:
-        rows += (_describe_removed(one, stored_at) for one in found.removed)
-        rows += (_describe_unreadable(one, found.range) for one in found.unreadable)
-    return rows
+@dataclass(slots=True)
+class GapWriter:
+    """Writes rows about one stream, named as in `lines`, to files; a few are in memory at a time.
 
-
-def _describe_removed(one: Removed, now: int) -> Row:
-    return {
-        "time": now // 1000,
-        "kind": "removed",
-        "stream": f"{one.stream}/{one.created}",
-        "first": one.first,
-        "until": one.until,
-        "reason": one.reason,
-    }
-
-
-def _describe_unreadable(one: Unreadable, read: Range) -> Row:
-    return {
-        "time": one.stored_at // 1000,
-        "kind": "unreadable",
-        "stream": f"{read.stream}/{read.created}",
-        "first": one.sequence,
-        "until": one.sequence + 1,
-        "subject": one.subject,
-        "reason": one.reason,
-        "payload": one.payload,
-    }
-
-
-def append_rows(log: Log, rows: Sequence[Row]) -> int:
-    """Commit the rows that the table does not have, and return how many.
-
-    They come before the lines: if we die between both, the next round finds them there. Raises as
-    `Log.append`, OSError.
+    `shown` has the first rows without their payloads.
     """
-    log.refresh()
-    least = min(row["first"] for row in rows)
-    known = log.table.to_pyarrow_table(columns=[*_KEY], filters=[("first", ">=", least)])
-    there = {tuple(row[name] for name in _KEY) for row in known.to_pylist()}
-    new = [row for row in rows if tuple(row[name] for name in _KEY) not in there]
-    if new:
-        log.append([_write(log.location, new)], {})
-        fault("table_gaps")
-        log.checkpoint()
-    return len(new)
+
+    location: Location
+    stream: str
+    files: list[File] = field(default_factory=list)
+    shown: list[Row] = field(default_factory=list)
+    _rows: list[Row] = field(default_factory=list)
+    _size: int = 0
+
+    def add_removed(self, first: int, until: int, reason: str = REMOVED) -> None:
+        """Add sequences that were removed before they were written; raises OSError."""
+        self._add(time.time_ns(), kind="removed", first=first, until=until, reason=reason)
+
+    def add_unreadable(self, one: Unreadable) -> None:
+        """Add a message that cannot be read; raises OSError."""
+        self._add(
+            one.stored_at,
+            kind="unreadable",
+            first=one.sequence,
+            until=one.sequence + 1,
+            subject=one.subject,
+            reason=one.reason,
+            payload=one.payload,
+        )
+
+    def _add(self, at: int, **columns: Any) -> None:
+        row = {"time": to_datetime(at), "stream": self.stream, **columns}
+        if len(self.shown) < _SHOWN:
+            self.shown.append(row | {"payload": None})
+        self._rows.append(row)
+        self._size += len(columns.get("payload", b"")) + _ROW_BYTES
+        if self._size >= _MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are in memory; raises OSError."""
+        rows = sorted(self._rows, key=_day_of)
+        for day, of_day in groupby(rows, _day_of):
+            table = pa.Table.from_pylist([*of_day], schema=GAPS.file_schema)
+            self.files.append(write_tables([table], day, self.location, GAPS))
+        self._rows, self._size = [], 0
 
 
-def _write(location: Location, rows: Sequence[Row]) -> File:
-    path = f"{uuid.uuid4().hex}.parquet"
-    table = pa.Table.from_pylist([*rows], schema=SCHEMA)
-    with location.write(path) as sink:
-        pq.write_table(table, sink, compression="zstd", store_schema=False)
-        size = sink.tell()
-    firsts = [row["first"] for row in rows]
-    stats = {
-        "numRecords": len(rows),
-        "minValues": {"first": min(firsts)},
-        "maxValues": {"first": max(firsts)},
-        "nullCount": {"first": 0},
-    }
-    return File(path, "", size, len(rows), json.dumps(stats))
+def _day_of(row: Row) -> Any:
+    return row["time"].date()
+
+
+def leave_out_known(log: Log, removed: Sequence[Removed]) -> list[Removed]:
+    """Return what has no row yet: a round that failed has left one. Raises as `Log.refresh`."""
+    if not removed:
+        return []
+    columns = ["stream", "first", "until"]
+    firsts = [("kind", "=", "removed"), ("first", "in", [one.first for one in removed])]
+    known = log.table.to_pyarrow_table(columns=columns, filters=firsts).to_pylist()
+    keys = [(row["stream"], row["first"], row["until"]) for row in known]
+    return [one for one in removed if (one.stream, one.first, one.until) not in keys]

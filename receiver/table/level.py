@@ -3,7 +3,15 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nats_logship.wire.levels import LEVEL_HINT, LEVEL_OF, LEVEL_PATTERN, SEARCHED
+from nats_logship.wire.levels import (
+    LEVEL_HINT,
+    LEVEL_OF,
+    LEVEL_PATTERN,
+    LEVELS,
+    SEARCHED,
+    level_pattern,
+    levels_from,
+)
 
 
 def find_levels(line: pa.Array) -> pa.Array:
@@ -25,6 +33,22 @@ def find_levels(line: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(
         codes.take(word.indices).take(where), pa.array(known, pa.string())
     )
+
+
+def have_level(line: pa.Array, least: str) -> pa.Array:
+    """Return which lines have at least a level; faster than `find_levels`, with the same result."""
+    wanted = levels_from(least)
+    lower = LEVELS[: LEVELS.index(least)]
+    head = pc.binary_slice(line, 0, SEARCHED)
+    found = pc.match_substring_regex(head, level_pattern(wanted))
+    some = head.filter(found)
+    # the first word counts: look again where a line has other ones, or a priority
+    others = level_pattern(lower) if lower else "^<[0-9]{1,3}>"
+    is_open = pc.match_substring_regex(some, others)
+    levels = find_levels(some.filter(is_open)).cast(pa.string())
+    is_wanted = pc.is_in(levels, pa.array(wanted))
+    known = pc.replace_with_mask(pc.invert(is_open), is_open, is_wanted)
+    return pc.replace_with_mask(found, found, known)
 
 
 def _positions(rows: pa.Array, length: int) -> pa.Array:

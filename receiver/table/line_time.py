@@ -4,7 +4,7 @@
 |---|---|
 | ISO 8601, RFC 3339; UTC without a zone | `2026-11-20T14:03:05.123Z`, `2026-11-20 14:03:05,123` |
 | nginx, Apache | `[20/Nov/2026:14:03:05 +0100]` |
-| syslog; without a year: the one of storage | `Nov 20 14:03:05` |
+| syslog; without a year: the last one before storage | `Nov 20 14:03:05` |
 
 The first line of a part shows the form of all of its lines. So Python looks at one line of each
 part, and Arrow cuts and reads the others: a line in another form has no time.
@@ -12,6 +12,7 @@ part, and Arrow cuts and reads the others: a line in another form has no time.
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -38,6 +39,7 @@ _ISO = rf"(?P<s>{_SECONDS})(?:[.,](?P<f>[0-9]{{1,9}}))?(?P<z>{_ZONE})?"
 _ACCESS = rf"[0-3][0-9]/(?:{_MONTH})/[0-9]{{4}}:{_CLOCK} [+-][0-9]{{4}}\]"
 _SYSLOG = rf"(?:{_MONTH}) [ 1-3][0-9] {_CLOCK}"
 _LONGEST = 40  # bytes of a time
+_AHEAD = timedelta(days=1)  # of UTC, for zones and clocks
 
 
 class _Form(Enum):
@@ -48,13 +50,17 @@ class _Form(Enum):
 
 
 class _Shape(NamedTuple):
-    """Where a time is in a line; `start`, `digits` of the fraction and `zone` are in bytes."""
+    """Where a time is in a line; `start`, `digits` of the fraction and `zone` are in bytes.
+
+    No time is later than `month` of `year`.
+    """
 
     form: _Form
     start: int = 0
     digits: int = 0
     zone: int = 0
     year: int = 0
+    month: int = 0
 
 
 _NONE = _Shape(_Form.NONE)
@@ -100,9 +106,8 @@ def _find_shape(line: bytes, stored_at: int) -> _Shape:
         case _Form.ISO:
             return _Shape(form, start, len(hit["f"] or b""), len(hit["z"] or b""))
         case _Form.SYSLOG:
-            stored = to_datetime(stored_at)
-            month = _MONTHS.index(hit[0][:3].decode()) + 1
-            return _Shape(form, year=stored.year - (month > stored.month + 1))
+            latest = to_datetime(stored_at) + _AHEAD
+            return _Shape(form, year=latest.year, month=latest.month)
         case _:
             return _Shape(form)
 
@@ -159,8 +164,10 @@ def _read_syslog(raw: pa.Array, shape: _Shape) -> pa.Array:
     text = text.filter(fits)
     cut = partial(pc.binary_slice, text)
     day = pc.replace_substring(cut(4, 6), " ", "0")
-    year = str(shape.year).encode()
-    days = _join(year, b"-", _month_numbers(cut(0, 3)), b"-", day, b"T", cut(7, 15))
+    months = _month_numbers(cut(0, 3))
+    is_before = pc.greater(months, pa.scalar(b"%02d" % shape.month, pa.binary()))
+    year = pc.if_else(is_before, b"%d" % (shape.year - 1), b"%d" % shape.year)
+    days = _join(year, b"-", months, b"-", day, b"T", cut(7, 15))
     return _fill(fits, _checked(days, None))
 
 

@@ -8,9 +8,10 @@ handle, on which the transactions were read.
 import json
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import fault
 from receiver.table.location import Location, sync_folder
-from receiver.table.write import File, now_ms
+from receiver.table.parquet import File, TableForm
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 2 days"}
+_PARTITIONED = ["date"]
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _CHECKPOINT_EVERY = 20  # versions
@@ -55,16 +57,10 @@ class KnownFile:
 
 @dataclass(slots=True)
 class Log:
-    """The log of one table; the fields after `location` are for a table that does not exist yet.
-
-    `statistics` names the columns whose smallest and largest values commits have, never NULL.
-    """
+    """The log of one table; `own` are its columns when we create it."""
 
     location: Location
-    name: str
-    schema: pa.Schema
-    partitioned: tuple[str, ...] = ()
-    statistics: tuple[str, ...] = ()
+    own: TableForm
     _table: DeltaTable | None = None
     _known: str = ""
     _checkpointed: int = 0
@@ -110,12 +106,12 @@ class Log:
         logger.info("creating table %s", root)
         return DeltaTable.create(
             root,
-            schema=self.schema,
+            schema=self.own.schema,
             mode="ignore",
-            partition_by=list(self.partitioned) or None,
-            name=self.name,
+            partition_by=_PARTITIONED,
+            name=self.own.name,
             # for other columns the dataset of delta-rs would compare with NULL: no row then
-            configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.statistics)},
+            configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.own.statistics)},
             storage_options=options,
             post_commithook_properties=_NOTHING_ELSE,
         )
@@ -123,8 +119,8 @@ class Log:
     def _require_ours(self) -> None:
         """Raise if another program or person has made this table, or made it again meanwhile."""
         found = {one.name: one.type for one in pa.schema(self.table.schema())}
-        strange = [one.name for one in self.schema if found.get(one.name) != one.type]
-        if strange or tuple(self.table.metadata().partition_columns) != self.partitioned:
+        strange = [one.name for one in self.own.schema if found.get(one.name) != one.type]
+        if strange or self.table.metadata().partition_columns != _PARTITIONED:
             raise ConfigurationError(
                 f"{self.location.root} is no table of `logreceiver table`: look at its columns "
                 f"({', '.join(strange)}) and partitions, or give another --table"
@@ -161,10 +157,9 @@ class Log:
         return str(self.table.metadata().id)
 
     @property
-    def added(self) -> tuple[pa.Field, ...]:
-        """The columns that somebody has added to ours."""
-        own = set(self.schema.names)
-        return tuple(one for one in pa.schema(self.table.schema()) if one.name not in own)
+    def form(self) -> TableForm:
+        """Its columns now, with those that somebody has added to ours."""
+        return replace(self.own, schema=pa.schema(self.table.schema()))
 
     def transaction(self, name: str) -> int | None:
         """Return the version of a transaction, None if there is none; raises `TableTrouble`."""
@@ -184,6 +179,7 @@ class Log:
                 ends=_text(row.get("max.time")),
             )
             for row in rows
+            if row["partition.date"]  # other programs may have added rows without a date
         ]
         return sorted(found, key=lambda one: (one.day, one.begins, one.path))
 
@@ -196,6 +192,9 @@ class Log:
 
     def exchange(self, old: Iterable[KnownFile], new: Iterable[File]) -> None:
         """Commit new files with the same rows in place of old ones; raises as `append`."""
+        old = [*old]
+        if not {one.path for one in old} <= {one.path for one in self.files()}:
+            raise Overtaken("files that were merged have been changed meanwhile")
         removed = [_remove(one, is_gone=False) for one in old]
         self._commit([*removed, *(_add(one, is_new=False) for one in new)], {})
 
@@ -217,7 +216,7 @@ class Log:
                     list(actions),
                     mode="append",
                     schema=self.table.schema(),
-                    partition_by=list(self.partitioned),
+                    partition_by=_PARTITIONED,
                     commit_properties=properties,
                     post_commithook_properties=_NOTHING_ELSE,
                 )
@@ -290,7 +289,14 @@ def _drop_torn_commit(folder: Path) -> None:
 
 
 def _drop_torn_checkpoint(folder: Path) -> None:
-    """Remove the newest checkpoint if it is incomplete: the commits before it are still there."""
+    """Remove the newest checkpoint if it is incomplete: the commits before it are still there.
+
+    Also the name of the last checkpoint if there is no such one, which delta-rs would not read.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        version = json.loads((folder / "_last_checkpoint").read_bytes())["version"]
+        if not any(folder.glob(f"{version:020}.checkpoint*")):
+            (folder / "_last_checkpoint").unlink()
     checkpoints = sorted(folder.glob("*.checkpoint.parquet")) if folder.is_dir() else []
     try:
         if checkpoints:
@@ -303,14 +309,17 @@ def _drop_torn_checkpoint(folder: Path) -> None:
 
 
 def _add(one: File, *, is_new: bool) -> AddAction:
-    values: dict[str, str | None] = {"date": one.day} if one.day else {}
-    return AddAction(one.path, one.size, values, now_ms(), is_new, one.stats)
+    return AddAction(one.path, one.size, {"date": one.day}, _now_ms(), is_new, one.stats)
 
 
 def _remove(one: KnownFile, *, is_gone: bool) -> RemoveAction:
     return RemoveAction(
-        one.path, is_gone, now_ms(), size=one.size, partition_values={"date": str(one.day)}
+        one.path, is_gone, _now_ms(), size=one.size, partition_values={"date": str(one.day)}
     )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _text(value: object) -> str:

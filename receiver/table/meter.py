@@ -12,7 +12,7 @@ from nats_logship.client.connection import Connection
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_PATIENCE = 300 * SECOND  # without a commit while lines wait
+_PATIENCE = 300.0  # seconds without a commit while lines wait, beside the interval of commits
 
 
 @dataclass(slots=True)
@@ -20,10 +20,12 @@ class TableMeter:
     """Counts since the start; times are nanoseconds since the epoch, by `clock`.
 
     `behind` counts the messages that wait in each stream, `files` those of the newest version.
+    Lines gather for `every` seconds.
     """
 
     clock: Callable[[], int]
     connection: Connection
+    every: float = 0.0
     started: int = 0
     rows: int = 0
     line_bytes: int = 0
@@ -34,6 +36,18 @@ class TableMeter:
     seconds: float = 0.0
     behind: dict[str, int] = field(default_factory=dict)
     trouble: str = ""
+    _since: int = 0  # when lines began to wait, or rounds to fail
+
+    def note_plan(self, behind: dict[str, int]) -> None:
+        """Note what waits in each stream."""
+        self.behind = behind
+        self._since = (self._since or self.clock()) if any(behind.values()) else 0
+
+    def note_trouble(self, trouble: str) -> None:
+        """Note why the last round failed, empty for one that did not."""
+        self.trouble = trouble
+        if trouble:
+            self._since = self._since or self.clock()
 
     def note_round(self, rows: int, line_bytes: int, seconds: float) -> None:
         """Note a committed round."""
@@ -42,6 +56,7 @@ class TableMeter:
         self.commits += 1
         self.seconds += seconds
         self.committed_at = self.clock()
+        self._since = 0
 
     @property
     def is_ready(self) -> bool:
@@ -65,9 +80,9 @@ class TableMeter:
             return f"waiting for the broker: {self.connection.away}"
         if not self.started:
             return "starting"
-        waits = self.clock() - max(self.committed_at, self.started)
-        if any(self.behind.values()) and waits > _PATIENCE:
-            return self.trouble or f"no commit for {waits // SECOND} s, and lines wait"
+        waits = (self.clock() - self._since) // SECOND
+        if self._since and waits > _PATIENCE + self.every:
+            return self.trouble or f"no commit for {waits} s, and lines wait"
         return ""
 
     def status(self) -> str:

@@ -30,15 +30,16 @@ from receiver.driver.stopping import run_unless_stopped
 from receiver.spark.java import is_local
 from receiver.spark.jvm import Jvm
 from receiver.spark.session import count_local_slots, spark_context
-from receiver.table import gaps
 from receiver.table.claim import TableClaim
-from receiver.table.columns import SCHEMA
+from receiver.table.columns import LINES
 from receiver.table.compact import merge_files
+from receiver.table.gaps import GAPS
 from receiver.table.log import Log
 from receiver.table.maintenance import Maintenance
+from receiver.table.memory import run_and_release
 from receiver.table.meter import TableMeter
 from receiver.table.settings import TableSettings
-from receiver.table.write import STATISTICS, Broker, write_range
+from receiver.table.write import Broker, write_range
 from receiver.table.writer import JobFailed, TableLimits, TableWriter
 
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
@@ -68,7 +69,7 @@ class _Pipeline:
         self._connection = Connection(
             settings.server, f"logreceiver table {self._owner}", access=settings.access
         )
-        self._meter = TableMeter(time.time_ns, self._connection)
+        self._meter = TableMeter(time.time_ns, self._connection, settings.every.total_seconds())
         self._service = Service(
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
@@ -133,24 +134,25 @@ class _Pipeline:
         self, spark: SparkContext, tasks: int, since: Moment, presence: str
     ) -> TableWriter:
         settings, meter = self._settings, self._meter
-        lines = settings.location.child("lines")
+        lines, gaps = settings.location.child("lines"), settings.location.child("gaps")
         broker = Broker(settings.server, settings.access)
+        work = partial(write_range, broker=broker, lines=lines, gaps=gaps)
         address = without_password(settings.location.root)
         return TableWriter(
             connection=self._connection,
-            lines=Log(lines, "lines", SCHEMA, ("date",), STATISTICS),
-            gaps=Log(settings.location.child("gaps"), "gaps", gaps.SCHEMA, (), gaps.STATISTICS),
+            lines=Log(lines, LINES),
+            gaps=Log(gaps, GAPS),
             claim=TableClaim(self._connection, "", address, self._owner, presence),
             meter=meter,
             maintenance=Maintenance(
                 meter=meter,
-                merge=partial(_run_job, spark, partial(merge_files, lines=lines)),
+                merge=partial(_run_job, spark, merge_files),
                 tasks=tasks,
                 keep=settings.keep,
                 grace=settings.readers_grace,
                 is_compacting=settings.compact,
             ),
-            run_tasks=partial(_run_job, spark, partial(write_range, broker=broker, lines=lines)),
+            run_tasks=partial(_run_job, spark, work),
             limits=TableLimits(settings.every.total_seconds(), int(settings.commit_size), tasks),
             since=since,
         )
@@ -177,7 +179,8 @@ def _run_job(
     Raises `JobFailed` if Spark gives up on it, OperatorError if the JVM has died.
     """
     try:
-        return spark.parallelize(items, len(items)).map(work).collect()
+        tasks = spark.parallelize(items, len(items))
+        return tasks.map(partial(run_and_release, work)).collect()
     except Py4JJavaError as error:
         raise JobFailed(find_reason(error)) from None
     except Exception as error:

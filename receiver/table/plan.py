@@ -15,20 +15,31 @@ REMOVED = "the messages were removed from the stream before they were written"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The sequences `[first, until)` of a stream, created at `created`."""
+    """The sequences `[first, until)` of a stream, created at `created`.
+
+    The table `gaps` has the unreadable messages before `reported`.
+    """
 
     stream: str
     created: str
     first: int
     until: int
+    reported: int = 0
+
+    @property
+    def key(self) -> str:
+        """The stream with its creation, as tables have it."""
+        return f"{self.stream}/{self.created}"
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Sequences `[first, until)` of a stream that were removed before they were written."""
+    """Sequences `[first, until)` of a stream that were removed before they were written.
+
+    `stream` has its creation, too, as tables name it.
+    """
 
     stream: str
-    created: str
     first: int
     until: int
     reason: str
@@ -68,10 +79,9 @@ def find_start(
             f"the stream ends at sequence {state.until - 1} and was written up to {first - 1}: "
             "it lost its end, and lines after that may be written twice"
         )
-        return Start(state.until, Removed(state.name, state.created, state.until, first, reason))
+        return Start(state.until, Removed(state.key, state.until, first, reason))
     if first < state.first:
-        reason = REMOVED
-        return Start(state.first, Removed(state.name, state.created, first, state.first, reason))
+        return Start(state.first, Removed(state.key, first, state.first, REMOVED))
     return Start(first)
 
 

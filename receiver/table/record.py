@@ -1,38 +1,32 @@
 """Which line begins the record of each line, by the expression that a section names."""
 
-from collections.abc import Iterable, Iterator
-
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nats_logship.wire.records import Range, RecordForm, Records
+from nats_logship.wire.records import PIECE, RecordForm, Records
 
-Run = tuple[int, int]
-"""Numbers of lines that each begin a record, the first and the last one."""
+_EARLIER = pa.scalar(-1, pa.int32())
+_UNKNOWN = pa.scalar(None, pa.int32())
 
 
-def number_records(records: Records, lines: bytes, before: int, count: int) -> pa.Array:
-    """Return the number of the line that begins the record of each of `count` lines.
+def number_records(records: Records, lines: pa.Array, pos: pa.Array, starts: pa.Array) -> pa.Array:
+    """Return `pos` of the line that begins the record of each of the lines (bytes).
 
-    Lines are numbered from `before`. None for the rest of a record that began in an earlier
-    message. Python works on each run of records of one line, and on each longer record.
+    `starts` has the numbers of the lines at which parts begin. None for the rest of a record that
+    began in an earlier part.
     """
-    runs = list(_count_lines(records.find_boundaries(lines), lines, count))
-    if records.form is RecordForm.END and (not runs or runs[0][0]):
-        runs.insert(0, (0, 0))  # only lines that end a record are known
-    first = runs[0][0] if runs else count
-    parts = [pa.nulls(first, pa.int32())]
-    for (begin, last), (next_begin, _) in zip(runs, [*runs[1:], (count, count)], strict=False):
-        parts.append(pa.arange(before + begin, before + last + 1).cast(pa.int32()))
-        parts.append(pa.repeat(pa.scalar(before + last, pa.int32()), next_begin - last - 1))
-    return pa.concat_arrays(parts)
+    is_start = pc.is_in(pa.arange(0, len(lines)), starts)
+    hits = pc.match_substring_regex(lines, records.pattern)
+    if records.form is RecordForm.END:
+        begins = pc.or_(is_start, _follow(hits))
+    else:
+        is_rest = _follow(pc.match_substring_regex(lines, PIECE))
+        begins = pc.and_not(hits, pc.and_not(is_rest, is_start))
+    known = pc.if_else(begins, pos, pc.if_else(is_start, _EARLIER, _UNKNOWN))
+    found = pc.fill_null_forward(known)
+    return pc.if_else(pc.equal(found, _EARLIER), _UNKNOWN, found)
 
 
-def _count_lines(ranges: Iterable[Range], lines: bytes, count: int) -> Iterator[Run]:
-    """Yield ranges of bytes as numbers of lines, without the end of the last line."""
-    number, at = 0, 0
-    for begin, end in ranges:
-        first = number + lines.count(b"\n", at, begin)
-        number = first + lines.count(b"\n", begin, end)
-        at = end
-        if first < count:
-            yield first, min(number, count - 1)
+def _follow(lines: pa.Array) -> pa.Array:
+    """Return which lines are behind one of those."""
+    return pa.concat_arrays([pa.array([False]), lines.slice(0, len(lines) - 1)])

@@ -1,4 +1,4 @@
-"""The settings of `logreceiver table`: options, variables (LOGTABLE_…) and keys of a TOML file."""
+"""The settings of `logreceiver table`: options, variables and keys of a TOML file."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
 from nats_logship.app.units import Duration
+from receiver.settings import MODELS
 from receiver.spark.settings import SparkSettings, split_lines
 from receiver.table.location import Location
 
@@ -33,8 +34,9 @@ def _check_grace(grace: timedelta) -> timedelta:
 class TableSettings(SparkSettings):
     """The settings of `logreceiver table`."""
 
-    model_config = SettingsConfigDict(env_prefix="LOGTABLE_")
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
+    models = MODELS
     credential_kinds = ("receiver", "admin")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Table": (*("table", "storage_option", "since", "every", "commit_size", "once", "listen"),),
@@ -67,8 +69,8 @@ class TableSettings(SparkSettings):
     )
     commit_size: Annotated[ByteSize, Field(ge=2**20)] = Field(
         ByteSize(256_000_000),
-        description="Bytes of messages, as stored, that are committed earlier; and the most in one "
-        "commit.",
+        description="Bytes of messages, as stored, that are committed earlier; and about the most "
+        "of each stream in one commit.",
     )
     once: bool = Field(False, description="Write the lines that wait, then exit 0.")
     keep: Duration = Field(
@@ -77,7 +79,7 @@ class TableSettings(SparkSettings):
     readers_grace: Annotated[Duration, AfterValidator(_check_grace)] = Field(
         timedelta(hours=24),
         description="How long files that were merged or are too old stay for queries that read "
-        "them; whole hours.",
+        "them; rounded up to hours.",
     )
     compact: bool = Field(True, description="Merge the files of closed hours and days.")
     executor_python: str = option(
@@ -87,7 +89,10 @@ class TableSettings(SparkSettings):
         "with pyarrow, and with deltalake for an object store.",
     )
     tasks: Annotated[int, Field(ge=0)] = option(
-        0, "N", "Most Spark tasks at once; 0 is one for each core, and 4 on a cluster."
+        0,
+        "N",
+        "Most Spark tasks at once, each with up to 600 MiB of memory; 0 is one for each core, and "
+        "4 on a cluster.",
     )
     listen: OptionalListen = option(
         None,

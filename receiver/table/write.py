@@ -1,38 +1,36 @@
 """The work of a Spark task: read a range of a stream, write its lines to files of the table."""
 
-import json
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
+from functools import partial
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import background
 from nats_logship.client.access import Access
-from nats_logship.client.find import StreamMessage
-from nats_logship.client.ranges import SequenceRange, read_range
+from nats_logship.client.connection import Connection, retry_until_answered
+from nats_logship.client.ranges import AWAY, SequenceRange, read_range
+from nats_logship.client.stream_state import require_stream
+from nats_logship.wire.stream_message import StreamMessage
 from receiver.table.columns import (
     FILE_BYTES,
-    FILE_SCHEMA,
     GROUP_BYTES,
+    LINES,
     SectionLines,
     Splitter,
-    Unreadable,
     cut_groups,
+    find_host,
     make_rows,
+    weigh_message,
 )
+from receiver.table.gaps import GapWriter, Row
 from receiver.table.location import Location
-from receiver.table.parquet import open_parquet
-from receiver.table.plan import REMOVED, Range, Removed
-
-STATISTICS = ("time", "host", "stream", "sequence")
-"""The columns whose smallest and largest values commits have: those that are never NULL."""
+from receiver.table.parquet import File, write_tables
+from receiver.table.plan import Range
 
 _DAY = 24 * 3600 * 10**9  # nanoseconds
 _PROGRAM = "logreceiver table"
@@ -47,124 +45,97 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file that no commit names yet; `stats` is JSON as Delta has it."""
-
-    path: str
-    day: str
-    size: int
-    rows: int
-    stats: str
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
-    """What a task has written of a range: files, and bytes of lines; and what it could not read."""
+    """What a task has written of a range: files of `lines` and `gaps`, and bytes of lines.
+
+    `missing` are the first rows of `gaps`.
+    """
 
     range: Range
     files: tuple[File, ...] = ()
     line_bytes: int = 0
-    unreadable: tuple[Unreadable, ...] = ()
-    removed: tuple[Removed, ...] = ()
+    gaps: tuple[File, ...] = ()
+    missing: tuple[Row, ...] = ()
 
 
-def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
-    """Write the lines of a range to new files below `lines`, sorted by host.
+def write_range(chosen: Range, broker: Broker, lines: Location, gaps: Location) -> Written:
+    """Write the lines of a range to new files below `lines`, sorted by host, and what is missing.
 
-    A task that is tried again writes other files. Raises `LostSequences` if messages were removed
-    meanwhile, OSError, and what `read_range` raises.
+    A task that is tried again writes other files. Raises `OperatorError` if the stream was created
+    again meanwhile, OSError, and what `read_range` raises.
     """
     connection = background.connection(broker.servers, broker.access, _PROGRAM)
-    asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream, fail_on_data_loss=True)
-    splitter, size = Splitter(), 0
-    files, removed = list[File](), list[Removed]()
-    messages = _find_holes(chain.from_iterable(read_range(connection, asked)), chosen, removed)
-    found = (part for message in messages for part in splitter.split(message))
-    for parts in cut_groups(found, FILE_BYTES):
-        size += sum(len(part.payload) for part in parts)
-        for day, of_day in _by_day(parts):
-            files.append(_write_file(of_day, day, f"{chosen.stream}/{chosen.created}", lines))
-    return Written(chosen, tuple(files), size, tuple(splitter.unreadable), tuple(removed))
+    asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream)
+    missing = GapWriter(gaps, chosen.key)
+    messages = _find_holes(chain.from_iterable(read_range(connection, asked)), chosen, missing)
+    split = _Split(missing, chosen.reported)
+
+    def write(some: list[StreamMessage]) -> Iterator[File]:
+        for day, of_day in _by_day(some):
+            parts = chain.from_iterable(map(split, of_day))
+            groups = cut_groups(parts, GROUP_BYTES, lambda part: part.width)
+            if (tables := _unless_empty(make_rows(one, chosen.key) for one in groups)) is not None:
+                yield write_tables(tables, day, lines, LINES)
+
+    # `map` keeps nothing of the step before, as a variable of a loop would
+    files = tuple(chain.from_iterable(map(write, cut_groups(messages, FILE_BYTES, weigh_message))))
+    missing.flush()
+    background.submit(_require_same(connection, chosen)).result()
+    return Written(chosen, files, split.line_bytes, tuple(missing.files), tuple(missing.shown))
 
 
 def _find_holes(
-    messages: Iterable[StreamMessage], chosen: Range, removed: list[Removed]
+    messages: Iterable[StreamMessage], chosen: Range, missing: GapWriter
 ) -> Iterator[StreamMessage]:
-    """Yield the messages of a range, and add the sequences between them that are not there."""
-
-    def note(first: int, until: int) -> None:
-        if first < until:
-            removed.append(Removed(chosen.stream, chosen.created, first, until, REMOVED))
-
+    """Yield the messages of a range, and note the sequences between them that are not there."""
     first = chosen.first
     for message in messages:
-        note(first, message.sequence)
+        if first < message.sequence:
+            missing.add_removed(first, message.sequence)
         first = message.sequence + 1
         yield message
-    note(first, chosen.until)
+    if first < chosen.until:
+        missing.add_removed(first, chosen.until)
 
 
-def _by_day(parts: Sequence[SectionLines]) -> Iterator[tuple[date, list[SectionLines]]]:
-    """Yield parts by the day on which they were stored, sorted by host."""
-    days: dict[int, list[SectionLines]] = {}
-    for part in parts:
-        days.setdefault(part.stored_at // _DAY, []).append(part)
+class _Split:
+    """Splits messages, and notes those that cannot be read; `line_bytes` of all parts."""
+
+    def __init__(self, missing: GapWriter, reported: int) -> None:
+        self.line_bytes = 0
+        self._splitter = Splitter()
+        self._missing = missing
+        self._reported = reported
+
+    def __call__(self, message: StreamMessage) -> list[SectionLines]:
+        parts = self._splitter.split(message)
+        self.line_bytes += sum(len(part.payload) for part in parts)
+        while self._splitter.unreadable:
+            one = self._splitter.unreadable.pop()
+            if one.sequence >= self._reported:
+                self._missing.add_unreadable(one)
+        return parts
+
+
+async def _require_same(connection: Connection, chosen: Range) -> None:
+    """Raise if the stream was created again: what was read may be of another one."""
+    ask = partial(require_stream, name=chosen.stream)
+    state = await retry_until_answered(connection, ask, AWAY)
+    if state.created != chosen.created:
+        raise OperatorError(f"stream {chosen.stream} was created again while it was read")
+
+
+def _by_day(messages: Sequence[StreamMessage]) -> Iterator[tuple[date, list[StreamMessage]]]:
+    """Yield messages by the day on which they were stored, sorted by host."""
+    days: dict[int, list[StreamMessage]] = {}
+    for message in messages:
+        days.setdefault(message.stored_at // _DAY, []).append(message)
     for number, found in sorted(days.items()):
-        found.sort(key=lambda part: part.host)  # a stable sort: as in the stream otherwise
+        found.sort(key=find_host)  # a stable sort: as in the stream otherwise
         yield to_datetime(number * _DAY).date(), found
 
 
-def _write_file(parts: list[SectionLines], day: date, stream: str, lines: Location) -> File:
-    tables = (make_rows(group, stream) for group in cut_groups(parts, GROUP_BYTES))
-    return write_tables(tables, day.isoformat(), lines)
-
-
-def write_tables(
-    tables: Iterator[pa.Table], day: str, lines: Location, schema: pa.Schema = FILE_SCHEMA
-) -> File:
-    """Write tables of rows to a new file of a day, a row group each; returns when it is on disk."""
-    path = f"date={day}/{uuid.uuid4().hex}.parquet"
-    stats = _Stats()
-    with lines.write(path) as sink:
-        with open_parquet(sink, schema) as writer:
-            for table in tables:
-                stats.add(table)
-                writer.write_table(table)
-        size = sink.tell()
-    return File(path, day, size, stats.rows, stats.as_json())
-
-
-class _Stats:
-    """The smallest and largest values of the columns `STATISTICS`."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._low: dict[str, Any] = {}
-        self._high: dict[str, Any] = {}
-        self._nulls = dict.fromkeys(STATISTICS, 0)
-
-    def add(self, table: pa.Table) -> None:
-        self.rows += table.num_rows
-        for name in STATISTICS:
-            column = table[name].combine_chunks()
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary.take(pc.unique(column.indices))
-            ends = pc.min_max(column).as_py()
-            self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
-            self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])
-
-    def as_json(self) -> str:
-        low, high = ({k: _plain(v) for k, v in one.items()} for one in (self._low, self._high))
-        found = {"numRecords": self.rows, "minValues": low, "maxValues": high}
-        return json.dumps({**found, "nullCount": self._nulls})
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value
-
-
-def now_ms() -> int:
-    """Return the time of a commit's action in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+def _unless_empty(tables: Iterator[pa.Table]) -> Iterator[pa.Table] | None:
+    for first in tables:
+        return chain([first], tables)
+    return None

@@ -18,11 +18,12 @@ from nats_logship.client.find import resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.table_progress import StreamProgress
 from receiver.driver.stopping import run_unless_stopped
-from receiver.table import gaps
 from receiver.table.claim import TableClaim
+from receiver.table.gaps import GapWriter, Row, leave_out_known
 from receiver.table.log import Log, Overtaken, TableTrouble
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
+from receiver.table.parquet import File
 from receiver.table.plan import (
     Range,
     Removed,
@@ -35,6 +36,7 @@ from receiver.table.write import Written
 
 _POLL = 5.0  # seconds between questions about the streams and the table
 _PAUSE = 5.0  # seconds after a failure
+_RETRY = 60.0  # seconds until a round that failed is tried again, or the interval if it is shorter
 _ATTEMPTS = 3  # with --once
 _LOGGED = 10  # gaps of a round
 
@@ -86,7 +88,8 @@ class TableWriter:
     limits: TableLimits
     since: Moment
     _targets: dict[tuple[str, str], int] | None = None
-    _last_round: float = 0.0
+    _due: float = 0.0
+    _retry: float = 0.0  # when a round that failed may be tried again
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until a stop. Raises `FencedError`, OperatorError for a table that is in use."""
@@ -95,7 +98,6 @@ class TableWriter:
             try:
                 if await self._work():
                     pause = 0.0
-                self._report("")
             except _FAILURES as error:
                 pause = 0.0 if isinstance(error, Overtaken) else _PAUSE
                 if not stop.is_set():
@@ -124,26 +126,30 @@ class TableWriter:
             logger.warning("table %s: %s; tries again", self.claim.address, trouble)
         elif self.meter.trouble and not trouble:
             logger.info("table %s: written again", self.claim.address)
-        self.meter.trouble = trouble
+        self.meter.note_trouble(trouble)
 
     async def _work(self) -> bool:
         """Do a round if one is due; return whether another one is due at once."""
         plan = await self._plan()
         if not self.meter.started:
             await self._begin(plan)
-        if plan.unknown:  # from here on a restart begins at the same sequences
+        if plan.unknown and not plan.removed:  # now a restart begins at the same sequences
             ends = find_ends((), plan.starts)
             await asyncio.to_thread(self.lines.append, (), ends)
-        clock = time.monotonic()
-        is_due = clock - self._last_round >= self.limits.every
+        await self._store(plan.starts, 0)
         is_full = plan.waiting_bytes >= self.limits.commit_bytes
-        if plan.removed or (plan.ranges and (is_due or is_full or self._targets is not None)):
-            self._last_round = clock
+        due = self._retry if is_full or plan.removed else self._due
+        is_once = self._targets is not None
+        is_worked = (plan.ranges or plan.removed) and (is_once or time.monotonic() >= due)
+        if is_worked:
+            # not at once after a failure: each attempt leaves files until they are vacuumed
+            self._due = self._retry = time.monotonic() + min(self.limits.every, _RETRY)
             await self._round(plan)
-            await self.maintenance.run(self.lines)
-            return is_full or self._targets is not None
-        await self.maintenance.run(self.lines)
-        return False
+            self._due, self._retry = time.monotonic() + self.limits.every, 0.0
+        if not self._retry:
+            self._report("")
+        await self.maintenance.run(self.lines, self.gaps)
+        return bool(is_worked) and (is_full or is_once)
 
     async def _begin(self, plan: _Plan) -> None:
         """Claim the table; from here on retention keeps lines for it."""
@@ -155,7 +161,6 @@ class TableWriter:
             except BaseException:
                 self.claim.table_id = ""
                 raise
-        await self._store(plan.starts, 0)
         self.meter.started = self.meter.clock()
         logger.info("writing table %s", self.claim.address)
 
@@ -174,7 +179,7 @@ class TableWriter:
                 plan.removed.append(start.removed)
             self._add_ranges(plan, self._cap(state), start.first)
             plan.starts[key] = start.first
-        self.meter.behind = plan.behind
+        self.meter.note_plan(plan.behind)
         return plan
 
     def _cap(self, state: StreamState) -> StreamState:
@@ -192,9 +197,11 @@ class TableWriter:
     async def _round(self, plan: _Plan) -> None:
         """Read the ranges, and commit gaps, lines and progress; all or nothing of it counts."""
         began = time.monotonic()
-        written = list(await asyncio.to_thread(self.run_tasks, plan.ranges)) if plan.ranges else []
-        ends = find_ends(plan.ranges, plan.starts)
-        await self._write_gaps(plan, written)
+        await asyncio.to_thread(self.gaps.refresh)
+        ranges = [replace(one, reported=self._reported(one)) for one in plan.ranges]
+        written = list(await asyncio.to_thread(self.run_tasks, ranges)) if ranges else []
+        ends = find_ends(ranges, plan.starts)
+        await asyncio.to_thread(self._write_gaps, plan.removed, written, ends)
         files = [one for found in written for one in found.files]
         rows = sum(one.rows for one in files)
         await asyncio.to_thread(self.lines.append, files, ends)
@@ -204,13 +211,32 @@ class TableWriter:
         streams = {key: ends[transaction_name(*key)] for key in plan.starts}
         await self._store(streams, rows)
 
-    async def _write_gaps(self, plan: _Plan, written: Iterable[Written]) -> None:
-        if rows := gaps.make_rows(plan.removed, written, self.meter.clock()):
-            _log_gaps(rows)
-            self.meter.gaps += await asyncio.to_thread(gaps.append_rows, self.gaps, rows)
+    def _reported(self, one: Range) -> int:
+        return self.gaps.transaction(transaction_name(one.stream, one.created)) or 0
+
+    def _write_gaps(
+        self, removed: Sequence[Removed], written: Iterable[Written], ends: dict[str, int]
+    ) -> None:
+        """Commit what is missing before the lines, with how far unreadable messages are in it."""
+        files, rows = list[File](), list[Row]()
+        for one in leave_out_known(self.gaps, removed):
+            writer = GapWriter(self.gaps.location, one.stream)
+            writer.add_removed(one.first, one.until, one.reason)
+            writer.flush()
+            files, rows = files + writer.files, rows + writer.shown
+        for found in written:
+            files, rows = [*files, *found.gaps], [*rows, *found.missing]
+        if files:
+            _log_gaps(rows, sum(one.rows for one in files))
+            self.gaps.append(files, ends)
+            fault("table_gaps")
+            self.meter.gaps += sum(one.rows for one in files)
 
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
+        """Write progress that the entry does not have, also if an earlier answer was lost."""
         found = {name: StreamProgress(created, at) for (name, created), at in streams.items()}
+        if found == self.claim.progress.streams:
+            return
         now = format_datetime(datetime.now(UTC), "milliseconds")  # noqa: TID251 - shown to people
         await self.claim.store(found, rows, now)
 
@@ -220,7 +246,7 @@ class TableWriter:
                 await self.claim.release()
 
 
-def _log_gaps(rows: Sequence[gaps.Row]) -> None:
+def _log_gaps(rows: Sequence[Row], count: int) -> None:
     for row in rows[:_LOGGED]:
         logger.warning(
             "gap in stream %s: sequences %d to %d, %s: %s",
@@ -230,5 +256,5 @@ def _log_gaps(rows: Sequence[gaps.Row]) -> None:
             row["kind"],
             row["reason"],
         )
-    if len(rows) > _LOGGED:
-        logger.warning("%d more gaps are in the table gaps", len(rows) - _LOGGED)
+    if count > _LOGGED:
+        logger.warning("%d more gaps are in the table gaps", count - _LOGGED)

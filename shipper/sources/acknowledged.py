@@ -7,7 +7,7 @@ agent writes them to the broker.
 import asyncio
 
 from nats_logship.wire.message import Origin
-from nats_logship.wire.positions import Positions
+from nats_logship.wire.positions import Cursor, Positions
 from shipper.sources.files.memory import find_forgettable
 from shipper.sources.files.sampling import size_at
 from shipper.sources.source import Source
@@ -47,7 +47,7 @@ class Acknowledged:
     async def forget_gone(self, source: Source, now: int) -> None:
         """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
         unfollowed = self.positions.without(_followed(source)).files.values()
-        unwanted = (one for one in unfollowed if not source.may_find(one))
+        unwanted = (one for one in unfollowed if not (_is_journal(one) or source.may_find(one)))
         old = find_forgettable(unwanted, now, source.deleted_files)
         there = {(one.path, one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
@@ -57,6 +57,11 @@ class Acknowledged:
         # the scan may have found a file again meanwhile
         if gone := {one.file for one in old} - kept - _followed(source):
             self.positions = self.positions.without(gone)
+
+
+def _is_journal(cursor: Cursor) -> bool:
+    """Whether it is one that may be read again, however long the agent runs without --journal."""
+    return cursor.unit == "entries" and not cursor.ended
 
 
 def _followed(source: Source) -> set[str]:

@@ -28,24 +28,13 @@ class Sources(Source):
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
-        self._stored: Callable[[str], int] = lambda _: 0
+        self.stored: Callable[[str], int] = lambda _: 0
         self._sources: list[Source] = []
         self._last_sizes: dict[int, int] = {}  # bytes of the last gathering, by number
 
-    @property
-    def stored(self) -> Callable[[str], int]:
-        """How far a file id is acknowledged."""
-        return self._stored
-
-    @stored.setter
-    def stored(self, stored: Callable[[str], int]) -> None:
-        self._stored = stored
-        for source in self._sources:
-            source.stored = stored
-
     def add(self, source: Source) -> None:
         """Read another source, too, with the same `wake`."""
-        source.stored = self._stored
+        source.stored = lambda file: self.stored(file)  # as it is then
         self._sources.append(source)
 
     # what the loop asks for

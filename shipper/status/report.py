@@ -133,19 +133,22 @@ class HostReport(BaseModel):
         return sum(file.behind_entries or 0 for file in self.files)
 
     @property
+    def behind(self) -> str:
+        """How much is not acknowledged, as text."""
+        size = format_size(self.behind_bytes)
+        has_journal = any(file.position_entries is not None for file in self.files)
+        return f"{size} and {format_count(self.behind_entries, 'entry')}" if has_journal else size
+
+    @property
     def summary(self) -> str:
-        """How many files there are, and how many bytes are not acknowledged."""
-        count = format_count(len(self.files), "file")
-        behind = format_size(self.behind_bytes)
-        if any(file.position_entries is not None for file in self.files):
-            behind += f" and {format_count(self.behind_entries, 'entry')}"
-        return f"{count}, {behind} unshipped"
+        """How many files there are, and how much is not acknowledged."""
+        return f"{format_count(len(self.files), 'file')}, {self.behind} unshipped"
 
 
 class AgentMeter:
     """What was acknowledged and what was lost since the start.
 
-    `lost` are bytes by cause, `unread` texts on files that the start did not find, by path.
+    `lost` are bytes by cause, `unread` sentences on files that the start did not find.
     `observe` is called with the seconds from reading a round's oldest block to its acknowledgement.
     """
 
@@ -154,7 +157,7 @@ class AgentMeter:
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
-        self.unread: dict[str, str] = {}
+        self.unread: list[str] = []
         self.last_ack: int | None = None
         self.observe: Callable[[float], object] = float
 
@@ -172,8 +175,9 @@ class AgentMeter:
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""
         for notice in notices:
-            if notice.kind is NoticeKind.UNREAD:
-                self.unread[notice.path] = notice.text
+            sentence = f"{notice.path}: {notice.text}"
+            if notice.kind is NoticeKind.UNREAD and sentence not in self.unread:
+                self.unread.append(sentence)
             if notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost

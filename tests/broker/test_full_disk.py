@@ -1,6 +1,7 @@
 """A disk that another program fills: logged, survived, and healed when there is space again."""
 
 import asyncio
+import base64
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from nats_logship.app.exits import Exit
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from tests.broker.cluster import insist
-from tests.broker.conftest import Broker, Call, Mounted, StartBroker
+from tests.broker.conftest import Call, Mounted, StartBroker, ask
+from tests.support.ports import free_port
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -76,26 +79,45 @@ async def test_a_full_disk_loses_no_acknowledged_line_and_is_healed(
     assert broker.is_running()
 
 
-def test_a_disk_below_the_limits_of_streams_ends_the_broker_until_it_has_space(
-    start_broker: StartBroker, mounted: Mounted, tmp_path: Path
+async def read_first(connection: Connection) -> tuple[bytes, int]:
+    """Return the first message, and the limit of the stream in bytes."""
+    found = await connection.api("STREAM.MSG.GET.LOGS", {"seq": 1})
+    info = await connection.api("STREAM.INFO.LOGS")
+    return base64.b64decode(found["message"]["data"]), info["config"]["max_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("size", "fill", "limits"),
+    [
+        (SIZE // 2, ":", range(10_000_000, 19_000_000)),
+        (SIZE, "! head -c 99M /dev/zero > '{}/others'", range(30_000_000, 30_000_001)),
+    ],
+    ids=["smaller", "full"],
+)
+def test_a_broker_whose_disk_became_smaller_or_full_serves_what_it_has(
+    start_broker: StartBroker,
+    mounted: Mounted,
+    tmp_path: Path,
+    size: int,
+    fill: str,
+    limits: range,
 ) -> None:
     disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
     first = start_broker("--max-bytes=30MB", store=copy)
-    first.ready()
+    ask(first.ready()["server"], ("logs.p0.web01", LINE))
     assert first.stop() == Exit.DONE
 
-    def start_with(size: int) -> Broker:
-        mount = f"mount -t tmpfs -o size={size} tmpfs '{disk}' && cp -a '{copy}/.' '{disk}'"
-        broker = start_broker(store=disk, within=mounted(mount))
-        broker.store = Path(f"/proc/{broker.pid}/root") / disk.relative_to("/")
-        return broker
+    listen = f"127.0.0.1:{free_port()}"
+    lines = f"mount -t tmpfs -o size={size} tmpfs '{disk}' && cp -a '{copy}/.' '{disk}'"
+    within = mounted(f"{lines} && {fill.format(disk)}")
+    broker = start_broker(f"--listen={listen}", store=disk, within=within)
 
-    failed = start_with(SIZE // 5)
-
-    assert failed.wait(60) == Exit.FAILED, failed.read_log()  # systemd starts it again
-    assert "free space there or enlarge it" in failed.read_log()
-    assert start_with(SIZE).ready()
+    wait_until("is ready", lambda: "ready: " in broker.read_log(), 60, [broker])
+    line, limit = asyncio.run(insist([f"nats://{listen}"], read_first))
+    assert (line, limit in limits) == (LINE, True), limit
+    assert broker.read_log().count("\n") < 5
+    assert broker.stop() == Exit.DONE
 
 
 def test_a_limit_above_the_size_of_the_disk_is_a_configuration_error(call: Call) -> None:

@@ -1,7 +1,6 @@
 """`python -m tests.docs.option_tables` writes the options of the programs into the pages."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -29,7 +28,7 @@ _DEFAULT = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
 
 def renewed(text: str) -> str:
     """Return a page with the options as they are now."""
-    return _MARKED.sub(lambda found: f"{found[1]}{_table(_options(found[2]))}{found[3]}", text)
+    return _MARKED.sub(lambda found: f"{found[1]}{_table(found[2])}{found[3]}", text)
 
 
 def _options(program: str) -> list[click.Option]:
@@ -49,9 +48,14 @@ def _of(command: click.Command) -> list[click.Option]:
     ]
 
 
-def _table(options: Iterable[click.Option]) -> str:
-    rows = ["| option | default | meaning |", "|---|---|---|", *map(_row, options)]
-    return "\n".join(rows) + "\n"
+def _table(program: str) -> str:
+    variables = "" if program == "connection" else f", variable `{_prefix(program)}…`"
+    head = f"| option{variables} | default | meaning |"
+    return "\n".join((head, "|---|---|---|", *map(_row, _options(program)))) + "\n"
+
+
+def _prefix(program: str) -> str:
+    return next(filter(None, (getattr(one, "prefix", "") for one in _COMMANDS[program].params)))
 
 
 def _row(option: click.Option) -> str:

@@ -17,6 +17,19 @@ from tests.support.suite import Suite
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, needs_journal]
 
 _LINE = "short-iso-precise"
+_FORGED = "__CURSOR=s=00;i=7;b=1;m=1;t=1;x=1\nMESSAGE=forged"
+_HOSTILE: list[str | bytes] = [
+    *("", "\n", "two\nlines", f"a\n\n{_FORGED}\n\n{_FORGED}", "é€😀", "x" * (1024 * 1024 + 9)),
+    *(
+        b"\0",
+        b"a\0b\n\0",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b"\x1b[2J\r",
+        b"\0" * 70_000,
+        b"\xff" * 70_000,
+    ),
+]
 _NUMBERS = count(1)
 
 
@@ -85,3 +98,48 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     (agent,) = json.loads(shown)
     positions = {one["path"]: one["position_entries"] for one in agent["files"]}
     assert positions == {f"journal:{folder}": journal.written + 1, str(log): None}
+
+
+def test_what_a_hostile_program_logs_is_verified_replayed_and_counted_as_any_other_entry(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.partitions = 1
+    (folder := tmp_path / "journal").mkdir()
+    journal = JournalWriter(folder)
+    journal.put_all(*([("MESSAGE", one), ("OTHER", one)] for one in _HOSTILE), [("NO", "message")])
+    journal.put_all([("MESSAGE", one) for one in _HOSTILE], [("MESSAGE", "the last one")])
+    entries = len(_HOSTILE) + 3
+    suite.start_broker()
+    receiver = suite.start_receiver((0,))
+    source = ("--journal", "--journal-directory", str(folder))
+    forms = {"journal01": "short", "journal02": "json"}
+    for host, form in forms.items():
+        agent = suite.start_shipper(host, (), *source, "--journal-format", form, "--once")
+        assert agent.wait(90) == 0, agent.last_output()
+    suite.wait_for_receiver(receiver, (0,))
+    ends = {"journal01": b": the last one\n", "journal02": b'"MESSAGE":"the last one"}\n'}
+    is_there = lambda: all(  # noqa: E731
+        read_received(suite.output, host).endswith(end) for host, end in ends.items()
+    )
+    wait_until("all is received", is_there, 150, [receiver])
+    assert receiver.stop() == 0
+
+    received = {host: read_received(suite.output, host) for host in forms}
+    starts = [line for line in received["journal01"].split(b"\n") if line.startswith(b"20")]
+    assert len(starts) == entries - 1  # one has no message
+    assert received["journal02"].count(b"\n") == entries
+    assert not [*suite.output.glob(GAP_REPORTS)]
+    where = ("--server", suite.url, "--output", suite.output)
+    state = ("--state-dir", suite.folder / "state" / receiver.name)
+    assert "differ" not in run_command("logreceiver", "verify", *where, *state, seconds=180)
+    again = tmp_path / "again"
+    words = ("--server", suite.url, "--since", "earliest", "--output", again)
+    run_command("logreceiver", "replay", *words, seconds=180)
+    for host in forms:
+        assert read_received(again, host) == received[host]
+        asked = (*where[:2], "--host", host)
+        assert "BAD" not in run_command("logshipper", "check", *source, *asked)
+        (report,) = json.loads(run_command("logshipper", "status", *asked, "--json"))
+        (file,) = report["files"]
+        assert (file["path"], file["position_entries"]) == (f"journal:{folder}", entries + 1)
+        assert report["unread"] == []

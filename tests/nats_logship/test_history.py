@@ -1,5 +1,6 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,10 +9,10 @@ import pytest
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.history import Cancelled, History, Order, Query, SearchLimits
-from receiver.table.columns import SCHEMA, SectionLines, make_rows
+from receiver.table.columns import LINES, SectionLines, make_rows
 from receiver.table.location import Location
 from receiver.table.log import Log
-from receiver.table.write import STATISTICS, write_tables
+from receiver.table.parquet import write_tables
 
 SECOND = 10**9
 BEGAN = 1_795_000_000 * SECOND  # 2026-11-18 11:06:40 UTC
@@ -24,7 +25,7 @@ class Written:
     def __init__(self, folder: Path, first: int = 1) -> None:
         self.address, self.stream, self._next = str(folder), STREAM, first
         self._location = Location(str(folder)).child("lines")
-        self._log = Log(self._location, "lines", SCHEMA, ("date",), STATISTICS)
+        self._log = Log(self._location, LINES)
         self._log.refresh()
 
     def add(self, *parts: tuple[str, str, int | Fraction, bytes], records: str = "") -> None:
@@ -32,10 +33,13 @@ class Written:
         made = []
         for host, file, seconds, lines in parts:
             stored_at = int(BEGAN + seconds * SECOND)
-            made.append(SectionLines(host, file, self._next, stored_at, 0, lines, records))
+            of = host, file, self._next, stored_at, 0, lines, lines.count(b"\n")
+            made.append(SectionLines(*of, records))
             self._next += 1
         made.sort(key=lambda part: part.host)
-        file = write_tables(iter([make_rows(made, self.stream)]), "2026-11-18", self._location)
+        file = write_tables(
+            [make_rows(made, self.stream)], date(2026, 11, 18), self._location, LINES
+        )
         self._log.append([file], {f"logship/{self.stream}": self._next})
 
     def open(self, **limits: float) -> History:

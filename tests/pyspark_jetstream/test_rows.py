@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import EARLIEST, LATEST
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
+from nats_logship.wire.stream_message import StreamMessage
 from pyspark_jetstream.options import SourceOptions, columns
 from pyspark_jetstream.rows import record_batches
 

@@ -250,7 +250,7 @@ def test_a_receiver_ends_in_time_though_a_worker_or_jvm_hangs(scene: Scene, tmp_
     is_calm(receiver)
 
     receiver.start()
-    scene.wait_for_log(receiver, "receiving partitions", 2)
+    scene.wait_for_log(receiver, "receiving partition", 2)
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
     assert receiver.stop(12) == 0, receiver.last_output()

@@ -356,7 +356,7 @@ def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
         assert process.wait(12) == 0, process.last_output()
 
     assert time.monotonic() - began < 10
-    assert "next start with the same --file" in process.read_log()
+    assert "next start with the same options" in process.read_log()
     own_broker.start()
     again = way.start(own_broker.url, source=nothing)
     way.end(again, own_broker.url, b"one\ntwo\nthr" + in_pipe)

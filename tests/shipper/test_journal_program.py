@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 
 from receiver.consume.judging import judge
 from receiver.storage.anomalies import Anomaly, AnomalyKind
+from tests.conftest import apply_topology
 from tests.shipper.conftest import read_stream
 from tests.shipper.logs import ROOT, Ship, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
@@ -36,13 +38,13 @@ class Shipped(NamedTuple):
         return [(one.start, one.end) for one in self.anomalies]
 
 
-def shipped(url: str) -> Shipped:
+def shipped(url: str, host: str = "web01") -> Shipped:
     ends: dict[str, int] = {}
     lines, anomalies = b"", []
-    for message in ask(url, read_stream):
+    for message in ask(url, partial(read_stream, subject=f"logs.*.{host}")):
         for block in message.blocks:
             span = block.section.span
-            judged = judge(ends.get(span.file_id), block.section, "web01", message.sequence)
+            judged = judge(ends.get(span.file_id), block.section, host, message.sequence)
             anomalies += [judged.anomaly] if judged.anomaly else []
             lines += block.lines[judged.skip :]
             ends[span.file_id] = max(span.end, ends.get(span.file_id, 0))
@@ -60,11 +62,11 @@ def options(journal: JournalWriter) -> tuple[str, ...]:
     return "--journal", "--journal-directory", str(journal.path.parent)
 
 
-def wait_for(url: str, messages: Sequence[str], *watched: Process) -> Shipped:
+def wait_for(url: str, messages: Sequence[str], *watched: Process, host: str = "web01") -> Shipped:
     """Wait until so many entries are there, and check that it is these, in order."""
-    has_all = lambda: len(shipped(url).messages) >= len(messages)  # noqa: E731
+    has_all = lambda: len(shipped(url, host).messages) >= len(messages)  # noqa: E731
     wait_until("all entries are there", has_all, 40, watched)
-    found = shipped(url)
+    found = shipped(url, host)
     assert found.messages == list(messages)
     return found
 
@@ -148,6 +150,22 @@ def test_what_was_vacuumed_is_one_gap_of_entries_for_agents_that_ran_or_did_not(
     assert agent.stop(12) == 0
 
 
+def test_a_gap_behind_entries_that_a_filter_leaves_out_is_reported(
+    logs_url: str, ship: Ship, journal: JournalWriter
+) -> None:
+    journal.write(5)
+    journal.archive()
+    lost, entries = journal.archive()
+    lost.unlink()
+    last = f"entry {journal.written - 1:08d}"
+
+    left_out = (f"entry {number:08d}" for number in range(entries.start))
+    end(ship(logs_url, "--once", *options(journal), "--exclude-lines", "|".join(left_out)))
+
+    found = shipped(logs_url)
+    assert (found.messages, found.gaps) == ([last], [(entries.start, entries.stop)])
+
+
 def test_a_killed_journalctl_and_a_missing_one_cost_no_entry(
     logs_url: str, ship: Ship, journal: JournalWriter, tmp_path: Path
 ) -> None:
@@ -167,6 +185,46 @@ def test_a_killed_journalctl_and_a_missing_one_cost_no_entry(
     assert not wait_for(logs_url, expected, agent).anomalies
     assert agent.read_log().count("cannot be run") == 1
     assert agent.stop(12) == 0
+
+
+def test_agents_of_other_hosts_and_brokers_ship_all_of_one_journal_and_a_second_one_ends(
+    logs_url: str, second_url: str, ship: Ship, journal: JournalWriter, tmp_path: Path
+) -> None:
+    apply_topology(second_url)
+    expected = journal.write(300)
+    given = (*options(journal), "--state-dir", tmp_path / "state")
+    places = [(logs_url, "web01"), (logs_url, "web02"), (second_url, "web01")]
+    agents = [ship(url, *given, host=host) for url, host in places]
+    for _ in range(2):
+        for (url, host), agent in zip(places, agents, strict=True):
+            assert not wait_for(url, expected, agent, host=host).anomalies
+        for agent in agents:
+            agent.kill()
+            expected += journal.write(20)
+            agent.start()
+        expected.append(journal.rotate())
+    for (url, host), agent in zip(places, agents, strict=True):
+        assert not wait_for(url, expected, agent, host=host).anomalies
+
+    refused = end(ship(logs_url, *given), 1)
+
+    assert refused == (
+        f"logshipper: another shipper (pid {agents[0].pid}) already ships for web01 on this "
+        "machine; stop it, or use --take-over"
+    )
+    assert [agent.stop(12) for agent in agents] == [0, 0, 0]
+
+
+def test_a_stop_says_how_many_entries_are_not_shipped(
+    logs_url: str, ship: Ship, journal: JournalWriter
+) -> None:
+    expected = journal.write(10)
+    agent = ship(logs_url, *options(journal), "--max-rate", "2KiB")
+    wait_until("a round is shipped", lambda: bool(shipped(logs_url).messages), 40, [agent])
+    expected += journal.write(5000)
+    assert agent.stop(12) == 0
+    left = re.search(r"stopped, .* and ([0-9]+) entries unshipped", agent.read_log())
+    assert left, agent.read_log()
 
 
 def test_a_folder_without_a_journal_is_one_clear_line_and_files_go_on(
@@ -195,7 +253,7 @@ def test_check_and_the_log_name_units_without_an_entry_and_status_counts_entries
     assert "there is no entry of a unit nginx* yet; check --unit" in checked.stdout
     assert "unit web" not in checked.stdout
     agent = ship(logs_url, *words, host=own_host)
-    wait_for(logs_url, [f"entry {number:08d}" for number in range(5)], agent)
+    wait_for(logs_url, [f"entry {number:08d}" for number in range(5)], agent, host=own_host)
     wait_for_log(agent, "there is no entry of a unit nginx* yet")
 
     def is_shipped() -> bool:

@@ -121,7 +121,7 @@ def test_a_rate_is_shown_reloaded_and_ends_at_once_and_no_line_is_lost(
     agent.stop()
 
     assert took < 5  # a round in flight would have six seconds
-    assert " unshipped; the next start with the same --file ships them" in first_log
+    assert " unshipped; the next start with the same options ships them" in first_log
     assert "stopped, 0 B unshipped" in agent.read_log()
     assert written.startswith(before)
     assert len(before) < len(written)

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from nats_logship.app.configuration import load
 from shipper.cli import logshipper
 from shipper.settings import ShipperSettings
-from shipper.sources.journal.rules import Priority
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import ROOT, run
 
@@ -88,7 +87,7 @@ def test_a_priority_is_a_name_or_a_number_as_for_journalctl(tmp_path: Path, text
     by_key = load(ShipperSettings, {}, config)
     by_option = load(ShipperSettings, {"journal": True, "priority": text.strip('"')}, None)
 
-    assert by_key.journal_rules.least is by_option.journal_rules.least is Priority.err
+    assert by_key.journal_rules.least == by_option.journal_rules.least == 3
 
 
 def test_errors_are_one_line_each(tmp_path: Path) -> None:

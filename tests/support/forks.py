@@ -109,10 +109,10 @@ class Fork:
 def start(arguments: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
     """Start one of our programs as a fork, and any other as `subprocess.Popen` does."""
     match arguments:
-        case [sys.executable, "-m", program, *arguments] if program in _PROGRAMS:
+        case [sys.executable, "-m", program, *words] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
             name = _PROGRAMS[program]
-            return Fork(name, _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
+            return Fork(name, _AS_PROGRAM.format(program), *words, **known)  # type: ignore[arg-type]
         case _:
             return subprocess.Popen(arguments, **how)  # type: ignore[call-overload,no-any-return]
 

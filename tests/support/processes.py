@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _LAST_OUTPUT = 2000
 _MOMENT = 0.01  # seconds
@@ -83,7 +83,8 @@ class Process:
     folder: Path | None = None
     launch: Launch = subprocess.Popen
     starts: int = 0
-    sessions: set[int] = field(default_factory=set)
+    sessions: dict[int, str] = field(default_factory=dict)
+    """When the leader of each session began, as in stat; empty if it had ended when found."""
     popen: Running | None = None
 
     def start(self) -> None:
@@ -99,7 +100,7 @@ class Process:
                 env={**os.environ, **_INSTALLED, **self.environment},
                 start_new_session=True,
             )
-            self.sessions.add(self.popen.pid)
+            self.sessions[self.popen.pid] = when_began(self.popen.pid)
         self.starts += 1
 
     @property
@@ -182,12 +183,19 @@ class Process:
         living = _living()
         while more := {
             pid
-            for pid, (parent, session) in living.items()
-            if pid not in found and (session in self.sessions or parent in found)
+            for pid, (parent, session, _) in living.items()
+            if pid not in found and (parent in found or self._has(session, living))
         }:
             found |= more
-            self.sessions.update(living[pid][1] for pid in more)
+            for session in {living[pid].session for pid in more}:
+                began = _began(session, living) or self.sessions.get(session, "")
+                self.sessions[session] = began
         return sorted(found)
+
+    def _has(self, session: int, living: Mapping[int, "_Living"]) -> bool:
+        """Whether it is ours: Linux gives the number of one that has ended to another."""
+        began = self.sessions.get(session)
+        return began is not None and _began(session, living) in ("", began)
 
     def send(self, number: int) -> None:
         with suppress(ProcessLookupError):  # another thread has seen its end just now
@@ -292,11 +300,21 @@ def _send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _living() -> dict[int, tuple[int, int]]:
-    """Return parent and session of every process that is there and no zombie (proc(5))."""
+class _Living(NamedTuple):
+    parent: int
+    session: int
+    began: str
+
+
+def _began(pid: int, living: Mapping[int, _Living]) -> str:
+    return living[pid].began if pid in living else ""
+
+
+def _living() -> dict[int, _Living]:
+    """Return every process that is there and no zombie (proc(5))."""
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     found = {pid: fields for pid in pids if (fields := stat_of(pid)) and fields[0] != "Z"}
-    return {pid: (int(fields[1]), int(fields[3])) for pid, fields in found.items()}
+    return {pid: _Living(int(one[1]), int(one[3]), one[19]) for pid, one in found.items()}
 
 
 def proc(pid: int, name: str) -> str:
@@ -305,6 +323,11 @@ def proc(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def when_began(pid: int) -> str:
+    """Return when a process began, in ticks since the boot; empty if it has ended."""
+    return "".join(stat_of(pid)[19:20])
 
 
 def stat_of(pid: int) -> list[str]:

@@ -45,7 +45,7 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
 
 def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
     """Return whether it has begun to receive so many times; a slow start counts as one before."""
-    return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
+    return lambda: machine.journal(RECEIVER).count("receiving partition") == times
 
 
 def has_grown(file: Path) -> Callable[[], bool]:

@@ -18,6 +18,7 @@ from shipper.sources.files.decide import (
     FileState,
     Known,
     Matched,
+    Presence,
     Sampled,
     Unmatched,
     Unseen,
@@ -62,13 +63,15 @@ class Catalogue:
     def note_scan(self, scan: Scan, now: int, is_open: Container[FileKey]) -> list[FollowedFile]:
         """Note what a scan saw; return files that may be rewritten in place and are at rest now."""
         self._archives = scan.archives
-        self.memory.note_entries(scan.entries)
+        self.memory.note_entries(scan.entries, scan.gone)
         touched = []
         for file in self.memory.find_seen():
             entry, key = self.memory.entries[file.entry.key], file.entry.key
             home = self.memory.find_home(file.progress.label, entry)
             if entry.size and entry.path != home and not (file.progress.is_known or key in is_open):
                 self.memory.note_state(file, decide(file.state, Event.LEFT_OUT).state)
+                if entry.is_live:
+                    self._report_unread(file)
                 continue
             is_shorter = entry.compression is None and entry.size < file.size
             is_doubtful = is_shorter or (key not in is_open and entry.differs(file.entry))
@@ -110,8 +113,10 @@ class Catalogue:
                 how = "moved out of sight" if file.is_linked else "deleted"
                 since = format_time(file.unseen_since or now, "seconds")
                 self._report_gone(file, f"was {how} before {since} and is held open no longer")
-            case _:
+            case _ if unseen.is_open or file.progress.is_known:
                 self._report_gone(file, "is gone")
+            case _:
+                self._report_unread(file)
 
     def leave_out(self, file: FollowedFile) -> None:
         """Stop following a file that is not selected any more; its cursor is remembered."""
@@ -125,6 +130,11 @@ class Catalogue:
             self.memory.deleted[file.file] = None
         self.memory.ended[file.file] = None
         self.report(NoticeKind.GONE, file.entry.path, f"{how}, {what}", lost)
+
+    def _report_unread(self, file: FollowedFile) -> None:
+        """Report a file that was empty when it was seen, and never open: its inode is gone."""
+        text = "is gone; lines that were written to it since it was found empty were not read"
+        self.report(NoticeKind.UNREAD, file.entry.path, text)
 
     def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
         """Follow what was written over a file's content as another file."""
@@ -175,7 +185,8 @@ class Catalogue:
         # its inode may be another file's, and it may have grown
         copy_of = left.copy_of if left and sample.head.startswith(left.head) else None
         # a renamed file may have been asked for at the path before
-        return replace(sample, entry=self.memory.entries[sample.entry.key], copy_of=copy_of)
+        entry = self.memory.entries.get(sample.entry.key, sample.entry)
+        return replace(sample, entry=entry, copy_of=copy_of)
 
     def _check_followed(self, found: Iterable[Sample], now: int) -> list[FollowedFile]:
         """Return the followed files that were truncated or rewritten; they are followed no more."""
@@ -200,7 +211,9 @@ class Catalogue:
             text = f"was truncated or written again; {unread} seen in it and not read"
             if file.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[file.file]}", 0
-            self.report(NoticeKind.TRUNCATED, file.entry.path, text, lost)
+            # at another live path its inode may be another file's
+            path = file.progress.label if file.entry.is_live else file.entry.path
+            self.report(NoticeKind.TRUNCATED, path, text, lost)
             self.memory.ended[file.file] = None
 
     def _settle_group(
@@ -231,7 +244,16 @@ class Catalogue:
             is_new &= not (sample.entry.compression and self._begins_at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
             observation = Unmatched(sample, is_new, is_too_old)
-            self._act(sample, decide(FileState.FOUND, observation, known), now)
+            others = [*known, *self._find_gone(sample)]
+            self._act(sample, decide(FileState.FOUND, observation, others), now)
+
+    def _find_gone(self, found: Sample) -> list[Known]:
+        """Return the files that were deleted before they were seen, if this may be such a copy."""
+        if found.entry.compression is None:
+            return []
+        gone = (self.files[key] for key in self.memory.gone if key in self.files)
+        group = (file for file in gone if file.home == found.entry.group)
+        return [Known(file.progress.last, Presence.DELETED) for file in group]
 
     @property
     def _begins_at_end(self) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
+from shipper.sources.files.arrivals import Arrival, Arrivals
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
@@ -33,6 +34,7 @@ from shipper.sources.worker import Worker
 
 _SECOND = 1_000_000_000
 _CLOSING = 1.0  # seconds
+_ARRIVAL_SHARE = 4  # files that came are open besides the others: a quarter as many
 
 
 class Follower(Source):
@@ -93,6 +95,7 @@ class Follower(Source):
         self._clock = clock
         self._is_only = is_only
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
+        self._arrivals = Arrivals(open_files // _ARRIVAL_SHARE if listen else 0)
         self._worker = Worker("files")
         self._limits = ReadLimits(block_size, max_line, open_files)
         self._begin(selection, known)
@@ -161,6 +164,7 @@ class Follower(Source):
             async with asyncio.timeout(_CLOSING):
                 await self._worker.do(self._reader.close)
         self._changes.close()
+        self._arrivals.close()
         return []
 
     def owns(self, cursor: Cursor) -> bool:
@@ -300,11 +304,15 @@ class Follower(Source):
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
+        arrived = self._arrivals.opened()
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
+        seen = seen._replace(gone=self._find_gone(arrived, seen))
         for file in catalogue.note_scan(seen, now, self._reader):
             self._compare(file, now)
         asked = memory.choose_samples(self._reader)
-        found = sample(asked, from_end=self._selection.from_end and memory.scanned_at is None)
+        from_end = self._selection.from_end and memory.scanned_at is None
+        opened = {key: arrival.descriptor for key, arrival in arrived.items()}
+        found = sample(asked, from_end=from_end, opened=opened)
         undecided = self._find_moved(seen, asked, found)
         self._has_decided = not undecided
         self._is_scan_due |= bool(undecided)
@@ -317,13 +325,37 @@ class Follower(Source):
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
         catalogue.settle(samples, undecided, now, self.stored)
+        self._keep_open(arrived, undecided)
+        for file in filter(None, (self._files.get(entry.key) for entry in seen.gone)):
+            self._note_unseen(file, now)
         self._prepare_reading(now)
+        self._watch(seen, undecided, began)
+
+    def _find_gone(self, arrived: Mapping[FileKey, Arrival], seen: Scan) -> list[FileEntry]:
+        """Return the unknown files that came and were deleted before this scan."""
+        there = {entry.key for entry in seen.entries}
+        unseen = (arrival for key, arrival in arrived.items() if key not in there)
+        gone = {arrival.entry.key: arrival.find_gone() for arrival in unseen}
+        self._keep_open({key: arrived[key] for key in gone.keys() & self._files.keys()}, ())
+        return [entry for key, entry in gone.items() if entry and key not in self._files]
+
+    def _keep_open(self, arrived: Mapping[FileKey, Arrival], undecided: Container[str]) -> None:
+        """Keep those open that are followed now, and close the others but the undecided ones."""
+        for key, arrival in arrived.items():
+            if (
+                arrival.entry.group not in undecided
+                and (opened := self._arrivals.release(key)) >= 0
+            ):
+                self._reader.adopt(key, opened)
+
+    def _watch(self, seen: Scan, undecided: Container[str], began: float) -> None:
+        """Watch what a scan saw, and report what came and went unread."""
         entries = (file.entry for file in self._files.values() if file.unseen_since is None)
         took = time.monotonic() - began
-        catalogue.notices += self._changes.watch(seen.folders, entries, took)
+        self._catalogue.notices += self._changes.watch(seen.folders, entries, took)
         decided = [entry for entry in seen.entries if entry.group not in undecided]
-        passing, shown = self._changes.passing, self._selection
-        catalogue.notices += passing.find_missed(decided, seen.folders, shown)
+        self._arrivals.watch(seen.folders, self._selection)
+        self._catalogue.notices += self._arrivals.find_missed(decided, seen.folders)
 
     def _compare(self, file: FollowedFile, now: int) -> None:
         """Find out whether a file was rewritten in place, if it can be read and is at rest."""

@@ -53,7 +53,8 @@ def find_forgettable(
 class Memory:
     """The files and cursors of one follower.
 
-    `files` are the followed files, `entries` what the last scan saw, `left` the samples of copies
+    `files` are the followed files, `entries` what the last scan saw, `gone` the unknown files that
+    came before it and were deleted, which are open, `left` the samples of copies
     and of files that are left. `remembered` are cursors whose files may be found again. `ended`
     are the ids of files of which nothing more is expected, or whose loss was reported, the oldest
     first, and `deleted` those of remembered files that have no name anywhere. The rotated siblings
@@ -65,6 +66,7 @@ class Memory:
     def __init__(self, known: Iterable[Cursor]) -> None:
         self.files: dict[FileKey, FollowedFile] = {}
         self.entries: dict[FileKey, FileEntry] = {}
+        self.gone: dict[FileKey, FileEntry] = {}
         self.left: dict[FileKey, Sample] = {}
         self.remembered = {cursor.file: cursor for cursor in known}
         self.ended: dict[str, None] = {}
@@ -87,12 +89,13 @@ class Memory:
         self.scanned_at = self._known_until = scanned_at
         self.is_clock_back = False
 
-    def note_entries(self, entries: Iterable[FileEntry]) -> None:
+    def note_entries(self, entries: Iterable[FileEntry], gone: Iterable[FileEntry]) -> None:
         """Note what a scan saw; links show a file at several paths: the first one counts."""
-        self.entries = {}
+        self.entries, self.gone = {}, {entry.key: entry for entry in gone}
         for entry in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
             self.entries.setdefault(entry.key, entry)
-        self.live_paths |= {e.path: None for e in self.entries.values() if e.wanted}
+        found = (*self.entries.values(), *self.gone.values())
+        self.live_paths |= {entry.path: None for entry in found if entry.wanted}
 
     def keep(self, file: FollowedFile) -> None:
         """Keep the newest value of a followed file."""
@@ -216,7 +219,7 @@ class Memory:
         are_read = {file.file for file in (*seen, *unseen) if not file.is_doubtful}
         asked = [
             entry
-            for key, entry in self.entries.items()
+            for key, entry in (*self.gone.items(), *self.entries.items())
             if key not in self.files and not self.is_left(entry, are_read)
         ]
         unknown = (f for f in seen if f.is_doubtful or (f.entry.size and not f.progress.is_known))

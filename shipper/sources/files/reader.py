@@ -109,6 +109,13 @@ class FileReader:
         wanted.sort(key=lambda file: file.readable_since is None)
         return self.open(wanted[: max(0, self.limits.open_files - len(self._open))])
 
+    def adopt(self, key: FileKey, descriptor: int) -> None:
+        """Take over an open file; closes it if it is not followed, or was opened before."""
+        if key in self._files and key not in self._open:
+            self._open[key] = descriptor
+        else:
+            close(descriptor)
+
     def trim(self) -> None:
         """Close files that are not followed any more, and those above the limit."""
         self._trim(self.limits.open_files)

@@ -59,9 +59,14 @@ def size_at(cursor: Cursor) -> int | None:
 
 
 def sample(
-    asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
+    asked: Mapping[FileEntry, Collection[Cursor]],
+    *,
+    from_end: bool,
+    opened: Mapping[FileKey, int],
 ) -> dict[FileKey, Sample | Notice]:
     """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
+
+    Files that are `opened`, by descriptor, are read whether or not they still have a name.
 
     Leaves out files that are not where the scan saw them, and rotated files whose live file changed
     meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
@@ -73,7 +78,13 @@ def sample(
         asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
     ):
         live = lives.get(entry.group)
-        seen = _probe(entry, asked[entry], from_end=from_end, live_head=live.head if live else b"")
+        seen = _probe(
+            entry,
+            asked[entry],
+            from_end=from_end,
+            live_head=live.head if live else b"",
+            opened=opened.get(entry.key, -1),
+        )
         if isinstance(seen, Sample):
             if entry.is_live:
                 lives[entry.group] = seen
@@ -95,11 +106,17 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
 
 
 def _probe(
-    entry: FileEntry, cursors: Collection[Cursor], *, from_end: bool = False, live_head: bytes = b""
+    entry: FileEntry,
+    cursors: Collection[Cursor],
+    *,
+    from_end: bool = False,
+    live_head: bytes = b"",
+    opened: int = -1,
 ) -> Sample | Notice | None:
     descriptor = -1
     try:
-        if (descriptor := open_file(entry)) < 0:
+        descriptor = open_file(entry) if opened < 0 else os.dup(opened)
+        if descriptor < 0:
             return None
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)

@@ -20,7 +20,8 @@ class Scan(NamedTuple):
     """All that one scan saw.
 
     `archives` are those that cannot be read, `folders` those to watch for changes, `refused` the
-    folders and patterns that are left out.
+    folders and patterns that are left out. `gone` are files that were opened when they came, and
+    were deleted before the scan.
     """
 
     entries: Collection[FileEntry]
@@ -28,6 +29,7 @@ class Scan(NamedTuple):
     folders: Sequence[str]
     archives: Sequence[FileEntry] = ()
     refused: Collection[str] = ()
+    gone: Sequence[FileEntry] = ()
 
     def refuses(self, entry: FileEntry) -> bool:
         """Whether a file that was followed before is in a folder that is left out now."""

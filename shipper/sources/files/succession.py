@@ -59,26 +59,45 @@ def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[F
             *ranked,
             *sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.modified)),
         ]
-    live = [file for file in (*ranked, *new) if not file.is_rotated]
-    rotated = [file for file in ranked if file.is_rotated]
+    last = {file.file for file in files if not (file.is_rotated or _is_overtaken(file, files))}
+    live = [file for file in (*ranked, *new) if file.file in last]
+    rotated = [file for file in ranked if file.file not in last]
     # files that were known before first: their places say where the others belong
     new = sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.age))
-    for file in (file for file in new if file.is_rotated):
+    for file in (file for file in new if file.file not in last):
         older = (at for at, other in enumerate(rotated, 1) if _follows(file, other, ranks))
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]
 
 
-def _counts_up(files: Iterable[FollowedFile]) -> bool:
-    """Whether a file kept its number although another one came: rotation renames no file then.
+def _is_overtaken(file: FollowedFile, others: Iterable[FollowedFile]) -> bool:
+    """Whether it is a link that stayed at the first of several dated files; others are later."""
+    place = rotation_key(file.entry.real)
+    if file.entry.real == file.entry.path or place is None or "@" not in place[0]:
+        return False
+    places = (rotation_key(other.entry.real) for other in others)
+    return any(one[0] == place[0] and one[1] > place[1] for one in places if one)
+
+
+def _counts_up(files: Collection[FollowedFile]) -> bool:
+    """Whether a file kept its name although one with a number came: rotation renames no file then.
 
     `rotatelogs -n` does so: the file with the next number is the newest one.
     """
-    numbered = [one for one in files if (rotation_key(one.entry.path) or ("", (0,)))[1][0] < 0]
-    kept = any(
-        not one.progress.is_fresh and one.entry.path == one.progress.label for one in numbered
+    numbered = [f.entry for f in files if f.progress.is_fresh and _has_number(f.entry)]
+    newest = max((entry.modified for entry in numbered), default=0)
+    # one of which nothing was read may have been copied and truncated, and written again
+    return bool(numbered) and any(
+        file.entry.path == file.progress.label
+        and (not file.progress.is_fresh or (file.entry.size > 0 and file.entry.modified < newest))
+        for file in files
+        if file.entry not in numbered
     )
-    return kept and any(one.progress.is_fresh for one in numbered)
+
+
+def _has_number(entry: FileEntry) -> bool:
+    key = rotation_key(entry.path)
+    return key is not None and key[1][0] < 0
 
 
 def _follows(file: FollowedFile, other: FollowedFile, ranks: Mapping[str, int]) -> bool:

@@ -13,8 +13,10 @@ from typing import NamedTuple, Protocol
 from shipper.sources.journal.rules import NAMES, EntryRules
 
 _HEAD = b"__CURSOR="
+_END = b"\n\n"
+_CUT_END = b"\n"  # of an entry that journalctl could not print to its end
 _CURSOR = re.compile(
-    rb"s=[0-9a-f]+;i=([0-9a-f]+);(b=[0-9a-f]+;m=[0-9a-f]+;t=[0-9a-f]+);x=[0-9a-f]+"
+    rb"s=[^;]*+;i=([0-9a-f]{1,16}+);(b=[^;]*+;m=[^;]*+;t=[0-9a-f]{1,16}+);x=[0-9a-f]+"
 )
 _LENGTH = 8  # bytes
 Fields = Mapping[bytes, bytes]
@@ -25,7 +27,8 @@ Pairs = Sequence[tuple[bytes, bytes]]
 class Form(Protocol):
     """How the lines of an entry are made, with their newlines.
 
-    `names` are the fields that `format` needs beside the text; empty if none.
+    `names` are the fields that `format` needs beside the text; empty if none. A text is what is
+    printed behind `__CURSOR=`.
     """
 
     names: Sequence[str]
@@ -73,10 +76,10 @@ class EntryParser:
             binary = data.find(b"\0", at)
             end = _find_end(data, at, binary if binary >= 0 else len(data))
             if end > at:
-                texts = data[at:end].split(b"\n\n")
-                if data.count(b"\n" + _HEAD, at, end) >= len(texts):
-                    # one that journalctl could not print to its end has no empty line behind it
-                    texts = [text[text.rfind(b"\n" + _HEAD) + 1 :] for text in texts]
+                texts = data[at:end].split(_END + _HEAD)
+                texts[0] = texts[0].removeprefix(_HEAD)
+                if data.count(_CUT_END + _HEAD, at, end) >= len(texts):
+                    texts = [text.rpartition(_CUT_END + _HEAD)[2] for text in texts]
                 entries += filter(None, map(self._parse_text, texts))
                 at = end + 2
             if binary < 0 or (parsed := _parse_fields(data, at)) is None:
@@ -89,7 +92,7 @@ class EntryParser:
         return entries
 
     def _parse_text(self, text: bytes) -> JournalEntry | None:
-        if (cursor := _CURSOR.match(text, len(_HEAD))) is None:
+        if (cursor := _CURSOR.match(text)) is None:
             return None
         fields = dict(self._find(text)) if self._needs_fields else {}
         is_left_out = self._select is not None and not self._select(fields)

@@ -33,11 +33,11 @@ class ShortForm:
 
     def format(self, fields: Fields, text: bytes) -> bytes:
         """Return the lines of an entry; empty without a message."""
-        return format_short(fields)
+        return _format_short(fields)
 
     def format_pairs(self, pairs: Pairs) -> bytes:
         """As above."""
-        return format_short(dict(pairs))
+        return _format_short(dict(pairs))
 
 
 class JsonForm:
@@ -50,7 +50,8 @@ class JsonForm:
 
     def format(self, fields: Fields, text: bytes) -> bytes:
         """Return the line of an entry without binary fields, which is printed as `text`."""
-        pairs = [line.split("=", 1) for line in text.decode("utf-8", "replace").split("\n")]
+        shown = "__CURSOR=" + text.decode("utf-8", "replace")
+        pairs = [line.split("=", 1) for line in shown.split("\n")]
         found: dict[str, Any] = dict(pairs)
         return _encode(found if len(found) == len(pairs) else _join(pairs)) + b"\n"
 
@@ -75,8 +76,7 @@ def _show(value: bytes) -> str | list[int]:
     return list(value) if _NOT_SHOWN.search(text) else text
 
 
-def format_short(fields: Fields) -> bytes:
-    """Return the lines of an entry, with their newlines; empty without a message."""
+def _format_short(fields: Fields) -> bytes:
     get = fields.get
     message = get(b"MESSAGE")
     if message is None:

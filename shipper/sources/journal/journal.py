@@ -38,10 +38,10 @@ class Journal:
     covered: int = 0
     start: int = 0
     has_left_out: bool = False
+    doubted: frozenset[JournalFile] = frozenset()  # their last entries are not printed
     known_end: int = 0  # behind the last entry that was seen, of files that are gone
     last_time: int = 0  # of the last entry that was seen, in microseconds since the epoch
     empty: int = 0  # entries that had no message to show
-    problem: str = ""
     holes: Holes = field(default_factory=Holes)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,12 @@ class Journal:
     @property
     def end(self) -> int:
         """The number behind the last entry, as far as that is known."""
-        return max((one.tail + 1 for one in self.files), default=self.position)
+        return max((one.tail + 1 for one in self.trusted), default=self.position)
+
+    @property
+    def trusted(self) -> list[JournalFile]:
+        """Files that may have what their headers say."""
+        return [one for one in self.files if one not in self.doubted]
 
     @property
     def is_unread(self) -> bool:
@@ -61,7 +66,8 @@ class Journal:
     @property
     def went_back(self) -> bool:
         """Whether all numbers are below those that were read, but an entry is newer."""
-        return self.end < self.position and self.last_time > time_of(self.mark) > 0
+        end = max((one.tail + 1 for one in self.files), default=self.position)
+        return end < self.position and self.last_time > time_of(self.mark) > 0
 
     def files_from(self, number: int) -> list[JournalFile]:
         """Return the files that have entries from a number on."""

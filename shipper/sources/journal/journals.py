@@ -26,8 +26,14 @@ class Journals:
         self.folder = JournalFolder(options.folder)
         self._new_id, self._clock = new_id, clock
         self._known: dict[str, Cursor] = {}
+        self._missing: set[str] = set()  # names of known journals that had no file then
         self._reported: set[str] = set()
         self._has_checked = False
+
+    @property
+    def there(self) -> list[Journal]:
+        """The journals that had files then."""
+        return [one for one in self.found.values() if one.name not in self._missing]
 
     def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read on from these cursors, the newest of each journal."""
@@ -40,19 +46,18 @@ class Journals:
         trouble, files = self.folder.trouble, self.folder.list_files()
         if not self.folder.trouble:
             self._reported.discard(trouble)
-        if not self._has_checked:
-            for text in find_doubts(self.options):
-                self.report_once(NoticeKind.MISSING, text)
         if self.folder.trouble:
             self.report_once(NoticeKind.MISSING, self.folder.trouble)
             if not files:
                 return []
+        if not self._has_checked:
+            for text in find_doubts(self.options):
+                self.report_once(NoticeKind.MISSING, text)
         names = dict.fromkeys(one.journal for one in files)
         for name in names:
             self._update(name, tuple(one for one in files if one.journal == name))
         if not self.folder.trouble:
-            self._note_gone(names)
-            self._report_unknown()
+            self._note_missing(names)
         self._has_checked = True
         return files
 
@@ -62,6 +67,7 @@ class Journals:
             journal = self.found[name] = self._add(name, files)
         journal.files, journal.last_time = files, max(one.tail_time for one in files)
         self.ended.discard(journal.file)
+        self._missing.discard(name)
         if journal.went_back:
             self.begin_again(journal)
 
@@ -86,20 +92,29 @@ class Journals:
         oldest = (self._clock() - age) // 1000
         return min((one.head for one in files if one.tail_time >= oldest), default=end)
 
-    def _note_gone(self, names: Container[str]) -> None:
-        for journal in self.found.values():
-            if journal.name not in names and journal.files:
-                journal.known_end, journal.files = journal.end, ()
-                self.ended.add(journal.file)
+    def _note_missing(self, names: Container[str]) -> None:
+        """Note which journals have no file any more: what was not read of them is lost.
 
-    def _report_unknown(self) -> None:
-        """Report known journals that have no file any more: what was not read of them is lost."""
-        for name, cursor in self._known.items():
-            self.ended.add(cursor.file)
-            if not cursor.ended:
-                text = f"journal {name} is gone; it was read up to entry {cursor.offset}"
-                self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
-        self._known = {}
+        A file that is renamed may be missing in one listing, so it is two of them that count.
+        """
+        known = [*self._known, *(one.name for one in self.found.values() if one.files)]
+        missing = {name for name in known if name not in names}
+        for name in missing & self._missing:
+            if cursor := self._known.pop(name, None):
+                self._report_unknown(cursor)
+            else:
+                journal = self.found[name]
+                journal.known_end = max(one.tail for one in journal.files) + 1
+                journal.files = ()
+                self.ended.add(journal.file)
+        self._missing = missing
+
+    def _report_unknown(self, cursor: Cursor) -> None:
+        self.ended.add(cursor.file)
+        if not cursor.ended:
+            name = cursor.identity.head_hash
+            text = f"journal {name} is gone; it was read up to entry {cursor.offset}"
+            self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
 
     def begin_again(self, journal: Journal) -> None:
         """Read a journal under another file id, but for entries that were shipped.

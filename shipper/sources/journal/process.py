@@ -39,28 +39,21 @@ class Run:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         """Start it; raises OSError if it is absent or cannot be run."""
-        self.output, written = os.pipe2(os.O_CLOEXEC)
-        self._errors, reported = os.pipe2(os.O_CLOEXEC)
-        try:
-            with suppress(OSError):  # more than the system grants
-                fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE)
-            for one in (self.output, self._errors):
-                os.set_blocking(one, False)
-            environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"}
-            self._process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=written,
-                stderr=reported,
-                env=environment,
-                start_new_session=True,
-            )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            os.close(written)
-            os.close(reported)
+        self._process = subprocess.Popen(
+            arguments,
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"},
+            start_new_session=True,
+        )
+        self._pipes = [one for one in (self._process.stdout, self._process.stderr) if one]
+        self.output, self._errors = (one.fileno() for one in self._pipes)
+        with suppress(OSError):  # more than the system grants
+            fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE)
+        for one in (self.output, self._errors):
+            os.set_blocking(one, False)
         self._reported = b""
         self._printed_at = time.monotonic()
 
@@ -131,5 +124,5 @@ class Run:
         return self._process.wait()
 
     def _close(self) -> None:
-        os.close(self.output)
-        os.close(self._errors)
+        for one in self._pipes:
+            one.close()

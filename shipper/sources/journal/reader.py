@@ -22,7 +22,7 @@ from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
 _PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
-_MOST_HELD = 16 * 1024 * 1024  # bytes of an entry; only some of them can be shipped
+_MOST_HELD = 5 * 1024 * 1024  # bytes of an entry: the longest line, 4 MiB, and what is around it
 _LONGEST_SILENCE = 60.0  # seconds in which a run prints nothing
 _COVER_EVERY = 5.0  # seconds after which entries that are left out are covered
 _SETTLED = 5.0  # seconds after which an entry that cannot be read is not still being written
@@ -106,7 +106,7 @@ class JournalReader:
             if self._reading is None:
                 break  # it is to be repeated
             if not data:
-                blocks += self._finish(reading)
+                self._finish(reading)
             elif reading.parser.unfinished > _MOST_HELD:
                 blocks += self._cut_short(reading)
         return blocks + self._pass_over_gone() + self._cover_left_out()
@@ -117,7 +117,7 @@ class JournalReader:
         if self.pause:
             return None
         self.journals.check_headers()
-        journal = choose(list(self.journals.found.values()))
+        journal = choose(self.journals.there)
         self._reading = None if journal is None else self._start(journal)
         self._size = 0
         return self._reading
@@ -142,13 +142,13 @@ class JournalReader:
             began=time.monotonic(),
         )
 
-    def _finish(self, reading: _Reading) -> list[Block]:
-        """End a run that has printed all; return blocks over entries that cannot be read."""
+    def _finish(self, reading: _Reading) -> None:
+        """End a run that has printed all that it can."""
         self._reading = None
         problem, reported = reading.run.finish()
         if problem:
             self._fail(problem)
-            return []
+            return
         self._failures, self.problem, self._is_narrow = 0, "", False
         for text in reported:
             self.journals.report_once(NoticeKind.DAMAGED, text)
@@ -156,18 +156,22 @@ class JournalReader:
         if self._size < _SMALL:
             took = now - reading.began
             self._next_run = now + min(_LONGEST_WAIT, _RUN_SHARE * took)
-        return self._judge_silence(reading) if reading.journal.position <= reading.last else []
+        if reading.journal.position <= reading.last:
+            self._doubt_last_entries(reading)
 
-    def _judge_silence(self, reading: _Reading) -> list[Block]:
-        """Pass over last entries that nobody prints, unless they are still being written."""
+    def _doubt_last_entries(self, reading: _Reading) -> None:
+        """Wait no longer for last entries that nobody prints, once they are not being written.
+
+        A header may be wrong, so they are no gap before a later entry is printed.
+        """
         journal, now = reading.journal, time.monotonic()
         if self._silent[:2] != (journal.file, journal.position):
             self._silent = journal.file, journal.position, now
         if now - self._silent[2] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
-            return []
-        blocks = self._pass_over(journal, reading.last + 1, journal.last_time)
-        journal.position = reading.last + 1
-        return [*blocks, journal.cover(b"", self._clock())]
+            return
+        journal.doubted |= {*journal.files_from(journal.position)}
+        text = f"entries {journal.position} to {reading.last} of journal {journal.name}"
+        self.journals.report_once(NoticeKind.DAMAGED, f"{text} cannot be read")
 
     def _give_up(self, problem: str) -> None:
         self.close()
@@ -240,7 +244,7 @@ class JournalReader:
         `until` is the time of the entry behind them, or of the last one, in microseconds.
         """
         start = journal.position
-        files = [file for one in self.journals.found.values() for file in one.files]
+        files = [file for one in self.journals.found.values() for file in one.trusted]
         if not (lost := journal.holes.count_lost(start, end, journal.name, files)):
             return []
         blocks = [journal.cover(b"", self._clock())] if journal.covered < start else []

@@ -4,9 +4,8 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 NAMES = (
     *("PRIORITY", "_PID", "_UID", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT"),
@@ -20,28 +19,14 @@ _TYPES = {
 }
 _ROOT, _MANAGER = b"0", b"1"  # user id, process id
 
-
 _Name = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
 _Number = Literal["0", "1", "2", "3", "4", "5", "6", "7"]
 PriorityName = Literal[_Name, _Number]
 
 
-class Priority(IntEnum):
-    """The priorities of syslog(3), by their names."""
-
-    emerg = 0
-    alert = 1
-    crit = 2
-    err = 3
-    warning = 4
-    notice = 5
-    info = 6
-    debug = 7
-
-    @classmethod
-    def of(cls, name: PriorityName) -> "Priority":
-        """Return a priority by its name or its number."""
-        return cls(int(name)) if name.isdigit() else cls[name]
+def number_priority(name: PriorityName) -> int:
+    """Return the number of a priority of syslog(3), by its name or its number."""
+    return int(name) if name.isdigit() else get_args(_Name).index(name)
 
 
 def name_unit(text: str) -> str:
@@ -60,7 +45,7 @@ class EntryRules:
 
     units: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
-    least: Priority | None = None
+    least: int | None = None
 
     @property
     def selects_all(self) -> bool:

@@ -24,7 +24,7 @@ from nats_logship.wire.offset import Offset
 from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
-from tests.broker.inspect.conftest import Publish, message
+from tests.broker.inspect.conftest import Publish, message, publish_piece
 from tests.nats_logship.test_history import BEGAN, SECOND, Written
 from tests.support.processes import Process, Processes
 
@@ -378,6 +378,52 @@ async def test_of_too_many_lines_a_sample_is_shown_that_says_so(
             texts = {line["text"] for line in (await anext(views)).get("lines", [])}
 
     assert shown == 1000 < counted
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+async def test_a_record_over_several_messages_is_one_line_of_a_page(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    connection: Connection,
+    publish: Publish,
+    order: str,
+) -> None:
+    url = start_console(logs_url)
+    await publish_piece(connection, b"1 a\n2 b\n", 0, "kept")
+    await publish_piece(connection, b" at\n", 8, "kept")
+    await publish_piece(connection, b" at\n3 c\n", 12)
+    for _ in range(62):  # so the first search of the last lines begins inside of the record
+        await publish("web02", b"other\n")
+
+    found = "web01", ["1 a", "2 b\n at\n at", "3 c"]
+    async with web.get(f"{url}/lines?order={order}&count=1000") as answer:
+        lines = await lines_of(documents(answer), 65)
+        assert [one["text"] for one in lines if one["host"] == "web01"] == found[1]
+    key = next(one["key"] for one in lines if one["text"].startswith("2 b"))
+    async with web.get(f"{url}/around", params={"line": key, "lines": 9}) as answer:
+        around = await answer.json()
+    assert ([one["text"] for one in around["lines"]], around["chosen"]) == (found[1], 1)
+
+
+async def test_a_new_record_is_shown_whole_and_what_goes_on_says_so(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    connection: Connection,
+) -> None:
+    url = start_console(logs_url)
+    async with web.get(f"{url}/lines") as answer:
+        views = documents(answer)
+        while not (await anext(views)).get("searched"):
+            pass
+        await publish_piece(connection, b"1 a\n2 b\n", 0, "kept")
+        assert [one["text"] for one in await lines_of(views, 1)] == ["1 a"]
+        await publish_piece(connection, b" at\n3 c\n", 8, "kept")
+        assert [one["text"] for one in await lines_of(views, 1)] == ["2 b\n at"]
+    async with web.get(f"{url}/lines?order=first") as answer:
+        last = (await lines_of(documents(answer), 3))[-1]
+    assert last["text"] == "3 c … goes on in a later message"
 
 
 async def test_clients_that_do_not_read_cost_little_memory(

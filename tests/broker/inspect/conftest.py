@@ -1,17 +1,42 @@
 """Messages as shippers send them, for the tests of inspection."""
 
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 import zstandard
 
+from broker.inspect.tail import TailOptions, tail
 from nats_logship.client.connection import Connection
-from nats_logship.wire.message import Origin, Section, Span, encode_origin
+from nats_logship.client.found_lines import FoundLines
+from nats_logship.wire.message import Origin, Rest, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # the time of reading in all messages, in nanoseconds
 
+START = "start:^[0-9]"
+"""Records that begin with a digit."""
+
 Publish = Callable[..., Awaitable[int]]
+
+
+async def publish_piece(
+    connection: Connection, lines: bytes, start: int, rest: Rest = "", records: str = START
+) -> None:
+    """Publish a part of a file of web01 that begins at a byte; its last record has a `rest`."""
+    span = Span("f.1", start, start + len(lines))
+    section = Section("/a", span, len(lines), lines.count(b"\n"), records=records, rest=rest)
+    await connection.ask("logs.p0.web01", lines, encode_origin(Origin("1-a", 1, (section,))))
+
+
+async def tail_lines(
+    connection: Connection, wanted: TailOptions
+) -> AsyncGenerator[FoundLines, None]:
+    """Yield the lines that `tail` shows, one after the other."""
+    async with aclosing(tail(connection, wanted)) as groups:
+        async for found in groups:
+            for one in found if isinstance(found, list) else ():
+                yield one
 
 
 def message(

@@ -6,28 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.inspect.tail import TailOptions, tail
+from broker.inspect.tail import TailOptions
 from nats_logship.client.connection import Connection
-from nats_logship.client.found_lines import FoundLines
-from nats_logship.wire.message import Origin, Rest, Section, Span, encode_origin
+from nats_logship.wire.message import Rest
+from tests.broker.inspect.conftest import START, publish_piece, tail_lines
 from tests.support.commands import run_command
 
 pytestmark = pytest.mark.nats
 
-START = "start:^[0-9]"
-
-
-async def _publish(
-    connection: Connection, lines: bytes, start: int, rest: Rest = "", records: str = START
-) -> None:
-    span = Span("f.1", start, start + len(lines))
-    section = Section("/a", span, len(lines), lines.count(b"\n"), records=records, rest=rest)
-    await connection.ask("logs.p0.web01", lines, encode_origin(Origin("1-a", 1, (section,))))
-
 
 async def _show(connection: Connection, match: str, lines: int | None = 9) -> list[bytes]:
     wanted = TailOptions(match=match, lines=lines, since=0, follow=False)
-    return [one.lines async for one in tail(connection, wanted) if isinstance(one, FoundLines)]
+    return [one.lines async for one in tail_lines(connection, wanted)]
 
 
 @pytest.mark.parametrize("lines", ["-n1", "-n9", "--since=earliest"])
@@ -67,7 +57,7 @@ async def test_pieces_that_the_shipper_continues_are_joined(
 ) -> None:
     at = 0
     for piece in pieces:
-        await _publish(connection, piece, at, rest if piece is pieces[-1] else "kept", records)
+        await publish_piece(connection, piece, at, rest if piece is pieces[-1] else "kept", records)
         at += len(piece)
     for _ in range(40):  # the first search of the last lines covers fewer messages
         await connection.ask("logs.p0.web02", b"other\n")
@@ -76,8 +66,8 @@ async def test_pieces_that_the_shipper_continues_are_joined(
 
 
 async def test_pieces_with_a_gap_between_them_are_not_joined(connection: Connection) -> None:
-    await _publish(connection, b"1 a\n at x\n", 0, "kept")
-    await _publish(connection, b" at y\n2 b\n", 99)
+    await publish_piece(connection, b"1 a\n at x\n", 0, "kept")
+    await publish_piece(connection, b" at y\n2 b\n", 99)
 
     assert await _show(connection, "at") == [b"1 a\n at x\n", b" at y\n"]
 
@@ -87,7 +77,7 @@ async def test_records_that_never_end_are_shown_in_pieces_and_fill_no_memory(
 ) -> None:
     piece = b" at " + b"x" * 1_000_000 + b"\n"
     for number in range(20):
-        await _publish(connection, piece, number * len(piece), "kept")
+        await publish_piece(connection, piece, number * len(piece), "kept")
 
     shown = await _show(connection, "at")
 
@@ -99,17 +89,16 @@ async def test_a_new_record_is_shown_once_it_is_whole(connection: Connection) ->
     found: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def watch() -> None:
-        async for one in tail(connection, TailOptions(since=0, match="at")):
-            if isinstance(one, FoundLines):
-                await found.put(one.lines)
+        async for one in tail_lines(connection, TailOptions(since=0, match="at")):
+            await found.put(one.lines)
 
     await connection.ask("logs.p0.web02", b"at first\n")
     watching = asyncio.ensure_future(watch())
     async with asyncio.timeout(60):
         assert await found.get() == b"at first\n"
-        await _publish(connection, b"1 a\n", 0, "kept")
-        await _publish(connection, b" at\n", 4, "kept")
-        await _publish(connection, b" x\n2 b\n", 8)
+        await publish_piece(connection, b"1 a\n", 0, "kept")
+        await publish_piece(connection, b" at\n", 4, "kept")
+        await publish_piece(connection, b" x\n2 b\n", 8)
         assert await found.get() == b"1 a\n at\n x\n"
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

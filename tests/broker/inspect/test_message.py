@@ -4,22 +4,18 @@ import base64
 
 import pytest
 
-from broker.inspect.message import (
-    StoredMessage,
-    format_message,
-    json_object,
-    serialize_message,
-)
+from broker.inspect.message import format_message, json_object, serialize_message
 from broker.inspect.reader import get_message
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.stream_message import StreamMessage
 from tests.broker.inspect.conftest import Publish, message
 
 
-def _read(headers: dict[str, str], payload: bytes) -> StoredMessage:
-    return StoredMessage("logs.p0.web01", 1, 0, headers, payload, len(payload))
+def _read(headers: dict[str, str], payload: bytes) -> StreamMessage:
+    return StreamMessage("logs.p0.web01", 1, 0, headers, payload)
 
 
 @pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999", "-1", ""])

@@ -81,7 +81,7 @@ async def test_streams_are_followed_together(connection: Connection, publish: Pu
 
     async with asyncio.timeout(60):
         async for some in follow(readers):
-            found |= {one.name for one in some}
+            found |= {one.subject for one in some}
             if len(found) == 2:
                 break
             await connection.ask("other.a", b"x")

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from broker.inspect.collect import collect_status
 from broker.inspect.hosts import collect_hosts
-from broker.inspect.message import StoredMessage
 from broker.inspect.servers import collect_reports
 from broker.inspect.status import (
     BrokerStatus,
@@ -26,6 +25,7 @@ from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset
+from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.streams import STREAM
 from receiver.consume.fetch import consumer_config
 from tests.broker.conftest import logbroker
@@ -210,9 +210,9 @@ def test_rates_are_counts_since_the_last_view_by_time() -> None:
     (first, second), (_, headers) = a_status().partitions, message(b"a line\n" * 5)
     view = TopView(a_status(partitions=(first, altered(second, lines=9))))
     for _ in range(10):
-        view.add(StoredMessage("logs.p0.web01", 1, 1, headers, b"", 1000))
+        view.add(StreamMessage("logs.p0.web01", 1, 1, headers, b"", 1000))
         # what a receiver would quarantine has bytes, but no lines and no host
-        view.add(StoredMessage("logs.p1.evil", 1, 1, {"Log-Spans": "x"}, b"", 500))
+        view.add(StreamMessage("logs.p1.evil", 1, 1, {"Log-Spans": "x"}, b"", 500))
     view.finish(a_status(partitions=(altered(first, lines=240), altered(second, lines=0))), 2.0)
 
     one, other = view.partitions[0], view.partitions[1]

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from broker.inspect.reader import get_message
-from broker.inspect.tail import TailOptions, tail
+from broker.inspect.tail import TailOptions
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import prefix_lines
@@ -16,14 +16,14 @@ from nats_logship.app.timestamps import format_time
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Origin, Section, Span, encode_origin
 from nats_logship.wire.streams import STREAM
-from tests.broker.inspect.conftest import Publish, message
+from tests.broker.inspect.conftest import Publish, message, tail_lines
 from tests.conftest import Server, apply_topology
 
 pytestmark = pytest.mark.nats
 
 
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
-    pieces = [one async for one in tail(connection, wanted)]
+    pieces = [one async for one in tail_lines(connection, wanted)]
     return b"".join(prefix_lines(one.host, one.lines) if prefixed else one.lines for one in pieces)
 
 
@@ -134,7 +134,7 @@ async def test_records_are_matched_counted_and_shown_whole(
     await publish("web01", TRACES, records=records)
 
     wanted = TailOptions(match=match, lines=lines, follow=False)
-    assert [one.lines async for one in tail(connection, wanted)] == shown  # type: ignore[union-attr]
+    assert [one.lines async for one in tail_lines(connection, wanted)] == shown
 
 
 async def test_millions_of_records_of_a_hostile_host_fill_no_memory(
@@ -179,7 +179,7 @@ async def test_after_a_kill_of_the_broker_no_line_is_missing_or_repeated(
 
     async def watch() -> None:
         nonlocal found
-        async for one in tail(connection, TailOptions(since=0, lines=None)):
+        async for one in tail_lines(connection, TailOptions(since=0, lines=None)):
             found += one.lines
 
     watching = asyncio.ensure_future(watch())

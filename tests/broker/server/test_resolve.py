@@ -21,7 +21,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.nkey import new_seed
 from tests.broker.auth.test_credentials import EVERY_KIND, key
 
-SPACE = Space(free=10**9, held=0, total=10**10)
+SPACE = Space(free=10**9, held=0, total=10**10, largest=10**10)
 ROUTES = ("nats-route://b1:6222", "nats-route://b2:6222")
 SECRET = "0123456789abcdef"
 ANYWHERE = "0.0.0.0:4222"
@@ -174,7 +174,7 @@ def test_an_unfit_secret_is_refused_and_not_shown(
 def test_the_stream_leaves_space_for_offsets_and_positions(
     tmp_path_factory: pytest.TempPathFactory, free: int, held: int, max_bytes: int | None
 ) -> None:
-    space = Space(free, held, free + held)
+    space = Space(free, held, free + held, free + held)
     options = {"max_bytes": max_bytes, "reserve": 0}
     given_options = {name: value for name, value in options.items() if value is not None}
     found = resolved(tmp_path_factory.getbasetemp(), space, **given_options)
@@ -188,7 +188,7 @@ def test_the_stream_leaves_space_for_offsets_and_positions(
 
 def test_a_restart_on_a_disk_that_others_use_keeps_the_limit_of_the_streams(tmp_path: Path) -> None:
     limits = {
-        resolved(tmp_path, Space(free, 0, 10**11), reserve=0).topology.max_bytes
+        resolved(tmp_path, Space(free, 0, 10**11, 10**11), reserve=0).topology.max_bytes
         for free in (60_000_000_000, 60_000_600_000, 60_100_000_000)
     }
 

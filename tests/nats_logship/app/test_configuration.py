@@ -10,6 +10,9 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.configuration import Many, ProgramSettings, load
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import Duration
+from receiver.search.settings import SearchSettings
+from receiver.settings import ReceiverSettings, ReplaySettings
+from receiver.table.settings import TableSettings
 
 
 class Example(ProgramSettings):
@@ -78,6 +81,21 @@ def test_other_variables_with_the_prefix_are_refused(
     assert ("; did you mean EXAMPLE_NAME or EXAMPLE_NAMES?" in str(refused.value)) == (
         name == "NAEM"
     )
+
+
+def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SINCE": "2h", "LEVEL": "error"}
+    for name, value in (variables | {"OUTPUT": "/srv", "TABLE": "/srv/table"}).items():
+        monkeypatch.setenv(f"LOGRECEIVER_{name}", value)
+
+    for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
+        assert load(model, {}, None).server == ("nats://b1:4222",)
+
+    monkeypatch.setenv("LOGRECEIVER_LVEL", "error")
+    with pytest.raises(ConfigurationError, match=r"LVEL is not a setting; .*LOGRECEIVER_LEVEL"):
+        load(SearchSettings, {}, None)
 
 
 @pytest.mark.parametrize(

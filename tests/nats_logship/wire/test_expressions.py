@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nats_logship.wire.expressions import bounded_expression, expression, matching_runs
 from nats_logship.wire.levels import LEVELS, find_level, level_runs
-from receiver.table.level import find_levels
+from receiver.table.level import find_levels, have_level
 
 EXPRESSIONS = (
     *("error", "error|fail", "(?i)error|fail", "(?i:ERR)or|fa(i|x)l", "a|b|error|fail|x|y|fail2"),
@@ -64,7 +64,17 @@ def test_an_expression_that_is_wrong_or_costly_is_refused(text: str, reason: str
             st.sampled_from(
                 [
                     *("ERROR", "[warn]", "level=info", '"severity": "Crit"', "INFO", "xERROR"),
-                    *("[core:notice]", "<11>", " ", "lvl:dbg", "FATAL", "x" * 80, "ALERTED", "="),
+                    *(
+                        "[core:notice]",
+                        "<11>",
+                        "<192>",
+                        " ",
+                        "lvl:dbg",
+                        "FATAL",
+                        "x" * 80,
+                        "ALERTED",
+                        "=",
+                    ),
                 ]
             ),
             max_size=5,
@@ -83,4 +93,6 @@ def test_blocks_and_tables_agree_on_the_levels_of_lines(lines: list[str]) -> Non
         wanted = LEVELS[LEVELS.index(least) :]
         expected = [line for line, level in zip(lines, levels, strict=True) if level in wanted]
         found = b"".join(block[start:end] for start, end in runs).decode()
+        kept = have_level(pa.array([line.encode() for line in lines]), least).to_pylist()
+        assert kept == [level in wanted for level in levels]
         assert found == "".join(f"{line}\n" for line in expected)

@@ -97,9 +97,10 @@ def test_a_host_that_moves_is_found_in_its_file_and_in_both_partitions(
     old.lines("web01", b"second\n")
     new.lines("web01", b"third\n")
 
-    lines = found(*options(old, "--host", "web01")).splitlines()
-    assert sorted(lines) == [b"first", b"second", b"third"]
-    assert lines[0] == b"first"
+    of_host = options(old, "--host", "web01")
+    assert found(*of_host) == b"first\nsecond\nthird\n"
+    assert found(*of_host, "--limit", "2") == b"second\nthird\n"
+    assert found(*of_host, "--match", "second", "--context", "1") == b"second\nthird\n"
 
 
 def test_a_file_that_cannot_be_read_is_named(partition: Partition) -> None:

@@ -164,6 +164,7 @@ def test_context_crosses_from_the_table_to_the_stream_and_partitions(
     assert found(*around, "line 2").replace(b"web01: ", b"") == expect(0, 5)
     assert found(*around, "line 3").replace(b"web01: ", b"") == expect(1, 6)
     assert found(*around, "line 6").replace(b"web01: ", b"") == expect(4, 7)
+    assert found(*around, "line [34]").replace(b"web01: ", b"") == expect(1, 7)
     apart = found(*options("--context", "1", "--host", "web01", "--match", "line [06]"))
     assert apart == expect(0, 2) + b"--\n" + expect(5, 7)
 

@@ -25,15 +25,16 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from nats_logship.wire.table_progress import TableProgress, table_key
 from receiver.driver.standby import ReceiverPresence
-from receiver.table import gaps
 from receiver.table.claim import TableClaim
-from receiver.table.columns import SCHEMA
+from receiver.table.columns import LINES
 from receiver.table.compact import Group, merge_files
+from receiver.table.gaps import GAPS
 from receiver.table.location import Location
 from receiver.table.log import Log
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
-from receiver.table.write import STATISTICS, Broker, File, Range, Written, write_range
+from receiver.table.parquet import File
+from receiver.table.write import Broker, Range, Written, write_range
 from receiver.table.writer import TableLimits, TableWriter
 from tests.receiver.partition import Message, lines_of, message, publish
 from tests.support.suite import ask
@@ -152,19 +153,19 @@ def make_writer(
 ) -> TableWriter:
     """Return a writer whose tasks run in this process."""
     meter = TableMeter(lambda: 1, connection)
-    lines = location.child("lines")
+    lines, gaps = location.child("lines"), location.child("gaps")
     broker = Broker((url,), access)
 
     def read(ranges: Sequence[Range]) -> list[Written]:
-        return [write_range(one, broker, lines) for one in ranges]
+        return [write_range(one, broker, lines, gaps) for one in ranges]
 
-    def merge(groups: Sequence[Group]) -> list[tuple[Group, File]]:
-        return [merge_files(one, lines) for one in groups]
+    def merge(groups: Sequence[Group]) -> list[tuple[Group, File | str]]:
+        return [merge_files(one) for one in groups]
 
     return TableWriter(
         connection=connection,
-        lines=Log(lines, "lines", SCHEMA, ("date",), STATISTICS),
-        gaps=Log(location.child("gaps"), "gaps", gaps.SCHEMA, (), gaps.STATISTICS),
+        lines=Log(lines, LINES),
+        gaps=Log(gaps, GAPS),
         claim=TableClaim(connection, "", location.root, "tests:1", presence),
         meter=meter,
         maintenance=Maintenance(

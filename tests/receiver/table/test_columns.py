@@ -1,15 +1,19 @@
 """Rows of a table: what each column has of a message."""
 
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import pyarrow as pa
 import pytest
 
-from nats_logship.client.find import StreamMessage
+from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.wire.levels import level_runs
+from nats_logship.wire.records import parse_records
+from nats_logship.wire.stream_message import StreamMessage
 from receiver.storage.containers import name_container
-from receiver.table.columns import Splitter, make_rows
+from receiver.table.columns import GROUP_BYTES, Splitter, cut_groups, make_rows
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
 
@@ -66,6 +70,19 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
     assert "Log-Spans" in splitter.unreadable[0].reason
 
 
+def test_a_message_of_very_many_lines_takes_several_row_groups() -> None:
+    splitter, lines = Splitter(), b"a\n" + b"\n" * 6
+    section, payload = lines_of("a", 0, lines * 100_000)
+    subject, data, headers = message("web01", (replace(section, records="start:^a"), payload))
+    parts = splitter.split(StreamMessage(subject, 1, _STORED, headers or {}, data))
+    rows = pa.concat_tables([make_rows([part], "LOGS/x") for part in parts])
+
+    assert all(part.width <= GROUP_BYTES for part in parts), "700,000 lines are too many for one"
+    assert b"".join(part.payload for part in parts) == payload
+    assert rows["pos"].to_pylist() == [*range(700_000)]
+    assert rows["record"].to_pylist() == [pos - pos % 7 for pos in range(700_000)]
+
+
 @pytest.mark.parametrize(
     ("line", "level"),
     [
@@ -112,6 +129,20 @@ def test_the_time_in_a_line_is_read_in_many_forms(line: str, time: datetime | No
     assert [row["ts"] for row in rows] == [time, time, None, None]
 
 
+def test_times_without_a_year_are_of_the_last_year_that_has_been() -> None:
+    stored = datetime(2026, 12, 31, 20, tzinfo=UTC)
+    lines = b"Dec 31 23:59:59 a\nJan  1 05:00:00 b\nFeb  2 05:00:00 c\n"
+    subject, data, headers = ours("web01", "a", 0, lines)
+    one = StreamMessage(subject, 1, to_nanoseconds(stored), headers or {}, data)
+    rows = make_rows(Splitter().split(one), "LOGS/x").to_pylist()
+
+    assert [row["ts"].isoformat()[:10] for row in rows] == [
+        "2026-12-31",
+        "2027-01-01",
+        "2026-02-02",
+    ]
+
+
 def test_fractions_of_different_lengths_are_read_in_one_file() -> None:
     text = b"2026-11-20T14:03:05.12Z a\n2026-11-20T14:03:05Z b\n2026-11-20T14:03:05.5+01:00 c\n"
     rows = rows_of(ours("web01", "a", 0, text))
@@ -153,6 +184,42 @@ def test_lines_of_a_record_name_the_line_that_begins_it(
     section, _ = lines_of("a", 0, lines)
     rows = rows_of(message("web01", (replace(section, records=records), lines)))
     assert [row["record"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("text", ["start:^[0-9]", "start:^[^ ]", "end:[;é]$"])
+def test_records_of_several_files_are_those_of_a_shipper(text: str) -> None:
+    records, choose = parse_records(text), random.Random(text).choice
+    assert records
+    kinds = [b"1 x", b" at y", b"", b"z;", "1 é".encode("latin-1"), b"2026 stdout P 1", b"\0"]
+    sections, expected = [], []
+    for number in range(200):
+        lines = b"".join(choose(kinds) + b"\n" for _ in range(choose(range(1, 9))))
+        begun = text[0] == "e" or records.begins(lines, 0, lines.find(b"\n"))
+        first = pos = len(expected)
+        for record in records.split(lines):
+            begins = pos if begun or pos > first else None
+            pos += record.count(b"\n")
+            expected += [begins] * (pos - len(expected))
+        section, _ = lines_of(f"f{number}", 0, lines)
+        sections.append((replace(section, records=text), lines))
+
+    assert [row["record"] for row in rows_of(message("web01", *sections))] == expected
+
+
+def test_a_message_of_nothing_but_newlines_takes_little_memory() -> None:
+    lines = b"\n" * 2**20 + b"1\n" * 2**19 + b"x" * 2**20 + b"\nend"
+    one = message("web01", lines_of("a", 0, lines))
+    stored = StreamMessage(one[0], 1, _STORED, one[2] or {}, one[1])
+    groups = [
+        make_rows(group, "LOGS/x")
+        for group in cut_groups(Splitter().split(stored), 2**24, attrgetter("width"))
+    ]
+
+    assert max(len(rows) for rows in groups) < 2**20
+    rows = pa.concat_tables(groups)
+    assert rows["pos"].to_pylist() == [*range(2**20 + 2**19 + 2)]
+    assert "\n".join(rows["line"].to_pylist()).encode() == lines
+    assert [*map(rows["piece"].to_pylist().count, (True, False))] == [1, len(rows) - 1]
 
 
 def test_sections_of_one_message_count_their_lines_together() -> None:

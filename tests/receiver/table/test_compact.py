@@ -24,10 +24,10 @@ def merge(files: list[KnownFile], now: datetime) -> int:
     written = 0
     while groups := find_groups(sorted(files, key=lambda one: (one.day, one.begins)), now):
         for group in groups:
-            for one in group.files:
+            for one in group:
                 files.remove(one)
-            size = sum(one.size for one in group.files)
-            add(files, size, group.files[0].begins, max(one.ends for one in group.files))
+            size = sum(one.size for one in group)
+            add(files, size, group[0].begins, max(one.ends for one in group))
             written += size
     return written
 

@@ -104,6 +104,9 @@ async def test_a_second_writer_is_refused_while_the_first_one_lives(
 
     with pytest.raises(ConfigurationError, match="is written by tests:1"):
         await write_once(tabled.url, tabled.location)
+    with pytest.raises(ConfigurationError, match="stop that one first"):
+        await forget(connection, writer.claim.table_id)
+    await writer.claim.claim()  # an answer that was lost: it does not take itself for another one
 
     stop.set()
     await running
@@ -208,7 +211,10 @@ def test_old_days_are_removed(tabled: Tabled) -> None:
     assert tabled.rows() == []
 
 
-def test_what_a_power_loss_has_torn_in_the_log_is_dropped_and_written_again(tabled: Tabled) -> None:
+@pytest.mark.parametrize("is_checkpoint_lost", [False, True])
+def test_what_a_power_loss_has_torn_in_the_log_is_dropped_and_written_again(
+    tabled: Tabled, is_checkpoint_lost: bool
+) -> None:
     tabled.publish_some(3)
     tabled.write()
     log = Path(tabled.location.uri, "lines", "_delta_log")
@@ -216,7 +222,10 @@ def test_what_a_power_loss_has_torn_in_the_log_is_dropped_and_written_again(tabl
     newest = max(log.glob("*.json"))
     [checkpoint] = log.glob("*.parquet")
     newest.write_bytes(b"\0" * 100)
-    checkpoint.write_bytes(b"")
+    if is_checkpoint_lost:
+        checkpoint.unlink()
+    else:
+        checkpoint.write_bytes(b"")
 
     tabled.write()
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import errno
+import json
 import shutil
 import sys
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -19,8 +20,18 @@ from deltalake.schema import Field, PrimitiveType
 from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import VARIABLE
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
+from nats_logship.wire.restored import ANCESTRY
+from receiver.table.columns import LINES
+from receiver.table.compact import Group, merge_files
+from receiver.table.log import Log, Overtaken
+from receiver.table.meter import TableMeter
+from receiver.table.parquet import File
+from receiver.table.plan import Range
 from receiver.table.settings import TableSettings
+from receiver.table.write import Written
+from receiver.table.writer import JobFailed
 from tests.receiver.partition import api
 from tests.receiver.table.tabled import Tabled, make_writer
 from tests.support.processes import Processes
@@ -40,6 +51,16 @@ def drop_a_column(lines: str) -> None:
 def need_newer_readers(lines: str) -> None:
     feature = TableFeatures.DeletionVectors
     DeltaTable(lines).alter.add_feature(feature, allow_protocol_versions_increase=True)
+
+
+def kill_at(point: str, tabled: Tabled, folder: Path) -> None:
+    """Write the table by a process that dies at a fault point."""
+    (faults := folder / "faults").mkdir()
+    (faults / point).touch()
+    with Processes(folder) as processes:
+        command = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
+        once = processes.start("once", [sys.executable, *command], {VARIABLE: str(faults)})
+        assert once.wait(120) == -9, once.read_log()
 
 
 @pytest.mark.parametrize(
@@ -131,20 +152,33 @@ def test_messages_deleted_in_the_middle_are_rows_of_gaps_too(tabled: Tabled) -> 
 def test_lines_that_vanish_after_their_gaps_were_written_are_a_gap_as_well(
     tabled: Tabled, tmp_path: Path
 ) -> None:
-    (faults := tmp_path / "faults").mkdir()
-    (faults / "table_gaps").touch()
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     tabled.publish(("logs.p0.x", b"1\n", None), ("logs.p0.x", b"2", bad), ("logs.p0.x", b"3", None))
-    with Processes(tmp_path) as processes:
-        command = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
-        once = processes.start("once", [sys.executable, *command], {VARIABLE: str(faults)})
-        assert once.wait(120) == -9
+    kill_at("table_gaps", tabled, tmp_path)
     api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 3})
     tabled.write()
 
     gaps = sorted((gap["kind"], gap["first"], gap["until"]) for gap in tabled.gaps())
     assert gaps == [("removed", 1, 3), ("unreadable", 2, 3)]
     assert tabled.read_by_duckdb() == {("x", ""): b"3\n"}
+
+
+def test_a_restored_stream_that_has_lost_its_beginning_is_a_gap_through_a_kill(
+    tabled: Tabled, tmp_path: Path
+) -> None:
+    tabled.publish_some(3)
+    tabled.write()
+    info = api(tabled.url, "STREAM.INFO.LOGS")
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
+    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    tabled.publish_some(3)
+    kill_at("table_committed", tabled, tmp_path)
+    tabled.write()
+
+    [gap] = tabled.gaps()
+    assert (gap["kind"], gap["first"], gap["until"]) == ("removed", 4, 8)
+    tabled.has_each_line_once()
 
 
 @pytest.mark.parametrize(("grace", "kept"), [(1, 6), (0, 1)])
@@ -189,3 +223,146 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
     path.write_text('partition = ["0", "3"]\n')
     with pytest.raises(UsageError, match="a table takes all"):
         load(TableSettings, {"table": "/t"}, path)
+
+
+async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
+    connection: Connection,
+) -> None:
+    now = [1]
+    meter = TableMeter(lambda: now[0] * SECOND, connection, every=600.0)
+    meter.started = SECOND
+
+    def health_after(seconds: int) -> tuple[int, str]:
+        now[0] += seconds
+        page = meter.health()
+        return page.status, page.body.decode()
+
+    meter.note_plan({"LOGS": 0})
+    assert health_after(10_000)[0] == 200
+    meter.note_plan({"LOGS": 7})
+    assert health_after(800)[0] == 200, "lines gather for ten minutes"
+    meter.note_plan({"LOGS": 9})
+    assert health_after(200)[0] == 503
+    meter.note_round(9, 99, 1.0)
+    assert health_after(0)[0] == 200
+    meter.note_trouble("no space")
+    assert health_after(1000) == (503, "no space\n")
+
+
+def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
+    bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
+    for number in range(4):
+        tabled.publish(("logs.p0.bad", b"%d" % number, bad))
+        tabled.write()
+    child = tabled.location.child("gaps").root
+    assert len(DeltaTable(child).file_uris()) == 4
+
+    tabled.write(hours=30)
+    assert len(DeltaTable(child).file_uris()) == 1
+    assert sorted(gap["payload"] for gap in tabled.gaps()) == [b"0", b"1", b"2", b"3"]
+    tabled.write(hours=24 * 7, keep=timedelta(days=5))
+    assert tabled.gaps() == []
+
+
+def add_rows_of_another_program(lines: str) -> None:
+    rows = DeltaTable(lines).to_pyarrow_table()
+    strange = rows.slice(0, 1).set_column(0, "date", pa.array([None], pa.date32()))
+    no_host = rows.slice(0, 2).set_column(2, "host", pa.nulls(2, pa.string()))
+    for one in (strange, no_host):
+        write_deltalake(lines, one, mode="append")
+
+
+def test_rows_that_another_program_adds_are_kept_and_merged(tabled: Tabled) -> None:
+    tabled.publish_some(4)
+    tabled.write()
+    add_rows_of_another_program(tabled.lines.table_uri)
+    tabled.publish_some(4)
+    tabled.write()
+    tabled.write(hours=30)
+
+    assert len(tabled.lines.file_uris()) == 2, "those with a date are one"
+    assert len(tabled.rows("host", "host IS NULL")) == 2
+    assert len(tabled.rows("host", "date IS NULL")) == 1
+    assert len(tabled.rows()) == 27
+
+
+def test_a_file_that_is_gone_keeps_no_others_from_being_written_and_merged(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture
+) -> None:
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    tabled.write()
+    Path(tabled.lines.file_uris()[0].removeprefix("file://")).unlink()
+    tabled.publish_some(2)
+
+    tabled.write(hours=30)
+
+    assert "3 files of" in caplog.text
+    assert "cannot be merged: FileNotFoundError" in caplog.text
+    progress = tabled.progress()
+    assert progress
+    assert progress.streams["LOGS"].next == 7
+
+
+def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled) -> None:
+    for _ in range(2):
+        tabled.publish_some(3)
+        tabled.write()
+    log = Log(tabled.location.child("lines"), LINES)
+    log.refresh()
+    old = log.files()
+    _, merged = merge_files(Group(tuple(old), log.location, log.form))
+    assert isinstance(merged, File)
+    tabled.lines.delete("host = 'web01'")
+    log.refresh()
+
+    with pytest.raises(Overtaken):
+        log.exchange(old, [merged])
+    assert ("web01",) not in tabled.rows("host")
+
+
+async def test_a_round_that_fails_is_tried_again_soon_and_named_once(
+    tabled: Tabled, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = make_writer(connection, tabled.url, tabled.location, every=0.2)
+    run_tasks, tries = writer.run_tasks, 0
+
+    def fail_twice(ranges: Sequence[Range]) -> Iterable[Written]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise JobFailed("no executor")
+        stop.set()
+        return run_tasks(ranges)
+
+    writer.run_tasks, stop = fail_twice, asyncio.Event()
+    await asyncio.to_thread(tabled.publish_some, 3)
+    caplog.set_level("INFO")
+    await writer.run(stop)
+
+    await asyncio.to_thread(tabled.has_each_line_once)
+    texts = [one.message for one in caplog.records]
+    assert sum("no executor; tries again" in text for text in texts) == 1
+    assert sum("written again" in text for text in texts) == 1
+
+
+async def test_an_idle_writer_commits_nothing(tabled: Tabled, connection: Connection) -> None:
+    await asyncio.to_thread(tabled.publish_some, 3)
+    await asyncio.to_thread(tabled.write)
+    version, writer = tabled.lines.version(), make_writer(connection, tabled.url, tabled.location)
+    polls, stop = 0, asyncio.Event()
+
+    def now() -> datetime:  # the maintenance asks for it at its first poll only
+        nonlocal polls
+        polls += 1
+        return datetime.now(UTC)  # noqa: TID251 - the default
+
+    writer.maintenance.clock = now
+    running = asyncio.create_task(writer.run(stop))
+    await asyncio.sleep(2.0)  # ten polls and more
+    stop.set()
+    await running
+
+    assert polls
+    assert tabled.lines.version() == version

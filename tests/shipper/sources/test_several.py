@@ -67,3 +67,21 @@ async def test_old_files_are_forgotten_while_a_journal_has_trouble_which_keeps_i
     assert journal.troubles
     assert before == {"file", "unread", "read", "found"}
     assert set(acknowledged.positions.files) == {"read", "found"}
+
+
+async def test_an_agent_without_journal_forgets_only_journals_that_have_ended(
+    tmp_path: Path,
+) -> None:
+    host, acknowledged = Host(tmp_path), Acknowledged()
+    identity = Identity(0, 0, "", 0, "")
+    journals = [
+        Cursor(f"{ended}", "journal", 5, identity, 1, ended=ended, unit="entries")
+        for ended in (True, False)
+    ]
+    acknowledged.positions = Positions({one.file: one for one in journals})
+    await host.follower.rewind({})
+    await host.follower.scan()
+
+    await acknowledged.forget_gone(host.follower, time.time_ns())
+
+    assert set(acknowledged.positions.files) == {"False"}

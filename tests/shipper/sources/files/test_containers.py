@@ -149,35 +149,3 @@ async def test_pods_that_come_and_go_leave_no_positions_files_or_watches_behind(
     assert len(acknowledged.positions.encode()) < 65536
     assert len(host.follower.deleted_files) <= 220
     assert held_here() - before < 10
-
-
-async def test_pods_and_containers_that_no_scan_saw_are_reported_and_others_are_not(
-    host: Host, node: Node
-) -> None:
-    (long := node.start_pod("long")).write(1)
-    node.start_docker("first").write(1)
-    await host.ship()
-    gone, seen, moved = (node.start_pod(name) for name in ("gone", "seen", "moved"))
-    docker = node.start_docker("second")
-    await host.gather()  # which reads events
-    node.delete(gone)
-    shutil.rmtree(docker.log.parent)
-    moved.log.rename(moved.log.with_name("0.log.20260101-000001"))
-    await host.ship()
-    node.delete(seen)
-    long.write(1)
-    await host.ship()
-    dangling = node.start_pod("dangling")
-    shutil.rmtree(dangling.log.parent.parent)
-    await host.ship()
-    assert dangling.link is not None
-    dangling.link.unlink()
-    await host.ship()
-
-    missed = host.reported(NoticeKind.UNREAD)
-    links, folders = node.root / "log/containers", node.root / "lib/docker/containers"
-    wanted = [(links, gone.link), (folders, f"{docker.log.parent}/"), (links, dangling.link)]
-    assert [(one.path, one.text.split()[-1]) for one in missed] == [
-        (str(home), str(path)) for home, path in wanted
-    ]
-    assert "2 that came were deleted before a scan" in missed[-1].text

@@ -82,7 +82,6 @@ async def test_permissions_may_be_taken_and_given_back() -> None:
     with tempfile.TemporaryDirectory() as name:
         (tmp := Path(name)).chmod(0o777)
         host, log, folder = Host(tmp, "app.log", "*/*.log"), tmp / "app.log", tmp / "folder"
-        await host.ship()
         with as_user(NOBODY):
             folder.mkdir()
             host.write("app.log", b"1\n")

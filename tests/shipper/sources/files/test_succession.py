@@ -386,3 +386,41 @@ async def test_files_that_are_begun_with_numbers_that_count_up_are_read_in_that_
 
     before = b"".join(map(lines, names[:3]))
     assert host.shipped == before + lines("rest") + b"".join(map(lines, names[3:]))
+
+
+# rotation that renames no file
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("read", [b"", b"a 0\n"], ids=["unread", "read"])
+async def test_files_whose_numbers_count_up_are_read_in_the_order_of_their_numbers(
+    make_host: MakeHost, read: bytes, *, is_down: bool
+) -> None:
+    host = make_host("app.log*")
+    host.write("app.log", read)
+    await (host.ship() if read else host.scan())
+    host.write("app.log", lines("a"))
+    host.backdate("app.log", 3 * SECOND)
+    host.write("app.log.1", lines("b"))
+    host.backdate("app.log.1", 2 * SECOND)
+    await (host.restart_with_saved_positions() if is_down else host.scan())
+    host.write("app.log.2", lines("c"))
+    await host.ship_out()
+
+    assert host.shipped == read + lines("a") + lines("b") + lines("c")
+
+
+async def test_dated_files_behind_a_link_to_the_first_are_read_in_their_order(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log")
+    host.write("app-20260101-120000.log", b"")
+    host.switch("app.log", "app-20260101-120000.log")
+    await host.scan()
+    host.write("app-20260101-120000.log", lines("a"))
+    for second in range(1, 4):
+        host.write(f"app-20260101-12000{second}.log", lines(f"{second}"))
+        await host.scan()
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("1") + lines("2") + lines("3")

@@ -16,7 +16,7 @@ from shipper.sources.journal.rules import Options
 from shipper.sources.journal.source import JournalSource
 from shipper.sources.notices import Notice
 
-_QUIET = 1.5  # seconds in which a journal that has grown is read
+_QUIET = 3.0  # seconds in which a journal that has grown is read
 _BUDGET = 1024 * 1024
 
 
@@ -34,21 +34,24 @@ class Reading:
         self.source: JournalSource | None = None
         self.longest = 1024 * 1024
 
-    async def read(self) -> list[str]:
-        """Read all that is there; return the messages."""
+    async def list_files(self) -> list[Notice]:
+        """Scan as it is at the start, or later."""
         if self.source is None:
             self.source = self._open()
             await self.source.rewind(self.positions.files)
+        return await self.source.scan()
+
+    async def read(self) -> list[str]:
+        """Read all that is there; return the messages."""
+        self.notices += await self.list_files()
+        assert self.source is not None
         self.source.resize(256 * 1024, self.longest)
-        self.notices += await self.source.scan()
         found: list[str] = []
         quiet_at = time.monotonic() + _QUIET
         while time.monotonic() < quiet_at:
-            blocks = await self.source.gather(_BUDGET)
-            for block in blocks:
-                self._take(block)
-                found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
-            if blocks:
+            count = len(self.blocks)
+            found += await self.gather()
+            if len(self.blocks) > count:
                 quiet_at = time.monotonic() + _QUIET
             elif not any(state.is_awaited for state in self.source.files()):
                 break
@@ -56,6 +59,15 @@ class Reading:
         self.notices += await self.source.scan()
         ended = self.source.ended_files
         self.positions = self.positions.with_ended(ended, ())
+        return found
+
+    async def gather(self) -> list[str]:
+        """Read what can be read at once; return the messages."""
+        assert self.source is not None
+        found: list[str] = []
+        for block in await self.source.gather(_BUDGET):
+            self._take(block)
+            found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
         return found
 
     def _open(self) -> JournalSource:

@@ -1,6 +1,7 @@
 """Entries that anybody may write, in a real journal: journalctl is the oracle of their lines."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,19 @@ async def test_any_message_is_its_own_lines_and_none_is_taken_for_another_entry(
     assert show(tmp_path, "short-iso-precise").splitlines()[-1] == starts[-1]
     assert list(reading.files.values()) == [len(ENTRIES) + 1]
     assert "is longer than --max-line; 48 bytes are cut off" in reading.texts
+
+
+async def test_an_entry_of_any_bytes_needs_bounded_memory_as_json(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path)
+    writer.put(MESSAGE=b"\xff" * (15 * 1024 * 1024))
+    writer.write(1)
+    reading = Reading(tmp_path, is_json=True)
+    tracemalloc.start()
+
+    await reading.read()
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "is longer than --max-line" in reading.texts
+    assert [len(block.lines) > 1000 for block in reading.blocks] == [True, False]
+    assert peak < 160 * 1024 * 1024  # each byte is four in an array

@@ -1,5 +1,6 @@
 """Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shipper.sources.journal import headers, process, reader
-from shipper.sources.journal.rules import EntryRules, Priority
+from shipper.sources.journal.rules import EntryRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
@@ -113,6 +114,48 @@ async def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_read(
     assert "entry 10 of journal" in reading.texts or "entries 10 to 10 of" in reading.texts
 
 
+async def test_a_header_that_claims_too_many_entries_hides_no_later_one_and_no_loss(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(10)
+    archive, _ = journal.archive()
+    await reading.read()
+    await reading.restart()
+    with archive.open("r+b") as file:
+        os.pwrite(file.fileno(), struct.pack("<Q", 2**61), 160)  # the last number
+    while "cannot be read" not in reading.texts:
+        assert await reading.read() == []
+
+    expected = journal.write(5)
+    assert await reading.read() == expected
+    first = journal.written + 1
+    journal.write(4)
+    vacuumed, entries = journal.archive()
+    vacuumed.unlink()
+
+    assert await reading.read() == [f"entry {journal.written - 1:08d}"]
+    assert reading.gaps == [(first, entries.stop)]
+
+
+async def test_last_entries_that_cannot_be_read_are_a_gap_once_later_ones_are(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    expected = journal.write(9)
+    journal.write(1)
+    data = journal.path.read_bytes()
+    (at,) = (at for at in range(264, len(data) - 16, 8) if is_entry(data[at : at + 24], 10))
+    with journal.path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"\x55", at)  # the type of an object
+    found = []
+    while "entries 10 to 10 of" not in reading.texts:
+        found += await reading.read()
+    assert (found, reading.gaps) == (expected, [])
+
+    expected = journal.write(1)
+    assert await reading.read() == expected
+    assert reading.gaps == [(10, 11)]
+
+
 def is_entry(header: bytes, number: int) -> bool:
     """Whether an object begins here that is the entry of a number."""
     kind, size, own = struct.unpack("<QQQ", header)
@@ -166,7 +209,7 @@ async def test_a_journal_that_was_set_back_is_read_on_under_another_file_id(
         (EntryRules(units=("web*",)), [0, 1, 3]),
         (EntryRules(units=("*",), excluded=("web.service",)), [1, 2]),
         (EntryRules(excluded=("*.timer",)), [0, 1, 3, 4]),
-        (EntryRules(least=Priority.err), [1]),
+        (EntryRules(least=3), [1]),
     ],
 )
 async def test_units_and_priorities_that_are_left_out_are_no_gap(
@@ -182,6 +225,26 @@ async def test_units_and_priorities_that_are_left_out_are_no_gap(
     assert not reading.gaps
     assert found == [f"entry {number:08d}" for number in expected]
     assert list(reading.files.values()) == [6]
+
+
+async def test_units_are_checked_once_and_only_when_there_is_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    script = f'#!/bin/sh\necho "$*" >>{tmp_path}/runs\nexec {shutil.which("journalctl")} "$@"\n'
+    (programs / "journalctl").write_text(script)
+    (programs / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    reading = Reading(tmp_path / "journal", rules=EntryRules(units=("nginx",)))
+    for _ in range(3):
+        reading.notices += await reading.list_files()
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "journal").mkdir()
+    JournalWriter(tmp_path / "journal").write(3)
+    for _ in range(3):
+        reading.notices += await reading.list_files()
+    assert (tmp_path / "runs").read_text().count("--field=_SYSTEMD_UNIT ") == 1
+    assert reading.texts.count("there is no entry of a unit nginx yet") == 1
 
 
 @pytest.mark.parametrize("limit", ["from_end", "ignore_older"])
@@ -221,12 +284,33 @@ async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
     journal.write(5)
     assert reading.source is not None
     await reading.source.scan()
+    await asyncio.sleep(1.1)  # the longest pause between two runs of journalctl
     journal.path.unlink()
     expected = JournalWriter(tmp_path, "new").write(3)
-    assert await reading.read() == expected
+    found = await reading.gather()
+    found += await reading.read()
+    assert found == expected
     assert reading.gaps == [(11, 16)]
     (when,) = re.findall("entries 11 to 15 of journal .*, written (.*), are lost", reading.texts)
     assert when == "between 2026-09-21T14:13:20Z and 2026-09-21T14:13:20Z"
+    assert "unreadable: " not in reading.texts
+
+
+async def test_a_file_that_is_renamed_while_the_first_scan_lists_it_is_not_read_again(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    JournalWriter(tmp_path, "other").write(3)
+    journal.write(10)
+    await reading.read()
+    await reading.restart()
+    expected = journal.write(5)
+    aside = journal.path.rename(tmp_path / "renamed")
+
+    reading.notices += await reading.list_files()
+    aside.rename(journal.path)
+
+    assert await reading.read() == expected
+    assert (reading.gaps, reading.texts.count("gone")) == ([], 0)
 
 
 async def test_a_file_that_cannot_be_opened_is_waited_for_and_then_is_a_gap(
@@ -243,7 +327,9 @@ async def test_a_file_that_cannot_be_opened_is_waited_for_and_then_is_a_gap(
     assert f"{path}: Is a directory" in reading.texts
     await reading.restart()
     monkeypatch.setattr(headers, "_PATIENCE", 0)
-    assert await reading.read() == [f"entry {entries.stop - 1:08d}"]
+    while not (found := await reading.read()):  # nothing is awaited while there is trouble
+        pass
+    assert found == [f"entry {entries.stop - 1:08d}"]
     assert reading.gaps == [(11, entries.stop)]
     path.rmdir()
     expected = journal.write(3)
@@ -275,8 +361,8 @@ def groups_that_run(groups: Collection[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("head -c 40M /dev/zero", "has printed 16 MiB that are no entry; trying again"),
-        ("yes 'no entry' | head -c 40M", "has printed 16 MiB that are no entry; trying again"),
+        ("head -c 40M /dev/zero", "has printed 5 MiB that are no entry; trying again"),
+        ("yes 'no entry' | head -c 40M", "has printed 5 MiB that are no entry; trying again"),
         ("sleep 31 & wait", "has printed nothing for 1 seconds; trying again"),
         ("head -c 4M /dev/zero >&2", "ended with 3"),
         ("exec >&-; sleep 31", "was killed by signal 9"),

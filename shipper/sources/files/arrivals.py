@@ -1,0 +1,223 @@
+"""Opens files when they come, by a thread of its own: one that lives shortly can be read then.
+
+A scan may be seconds away; the log of a pod may be gone by then. What came and went unopened is
+counted.
+"""
+
+import os
+import select
+import stat
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from shipper.sources.files import inotify
+from shipper.sources.files.identity import FileEntry, FileKey
+from shipper.sources.files.inotify import Inotify
+from shipper.sources.files.listing import Refusals
+from shipper.sources.files.paths import Selection, compression_of, live_names, pattern_of
+from shipper.sources.files.sampling import close, open_file
+from shipper.sources.notices import Notice, NoticeKind
+
+_CLOSING = 1.0  # seconds
+_PATIENCE = 0.5  # seconds
+_OVERFLOW = (
+    "has more changes than inotify reports (fs.inotify.max_queued_events): "
+    "files that came and were deleted may be missing"
+)
+
+
+class Arrival(NamedTuple):
+    """A file that came, as it was then, and its open descriptor."""
+
+    entry: FileEntry
+    descriptor: int
+
+    def find_gone(self) -> FileEntry | None:
+        """Return the entry of a file with content that was deleted, as it is now; None if not."""
+        status = os.fstat(self.descriptor)
+        if status.st_nlink or not status.st_size:
+            return None
+        return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)
+
+
+class Arrivals:
+    """What came to the watched folders since the last scan.
+
+    Its thread opens the files that patterns show, `most` at a time; if that is 0, there is none.
+    A folder that comes is watched at once if a pattern shows files in it. The paths of folders end
+    with a slash.
+    """
+
+    # A scan takes the events that wait first, so that what it sees is not taken for missed later.
+    # Files are opened without `_lock`: one in a file system that hangs stops nobody for long.
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._taking = threading.Lock()
+        self._inotify = Inotify(inotify.CAME | inotify.LEFT | inotify.DELETED)
+        self._selection = Selection(())
+        self._open: dict[FileKey, Arrival] = {}
+        self._came: set[str] = set()  # those that are not open
+        self._folders: set[str] = set()  # that are watched before a scan saw them
+        self._deleted: list[str] = []
+        self._has_overflowed = False
+        self._seen: tuple[Collection[FileEntry], Sequence[str]] = (), ()  # by the last scan
+        self._counts = Counter[str]()  # of missed files, by folder
+        self._ending, self._end = -1, -1  # a pipe
+        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+
+    def watch(self, folders: Iterable[str], selection: Selection) -> None:
+        """Watch those of these folders to which files may come that the selection shows."""
+        if not self._most:
+            return
+        with self._lock:
+            self._selection = selection
+            if self._inotify.descriptor < 0:
+                self._begin()
+            # a scan that began before they came did not see them
+            self._folders = set(filter(os.path.isdir, self._folders.difference(folders)))
+            self._inotify.watch({*filter(self._may_show, folders), *self._folders})
+
+    def opened(self) -> Mapping[FileKey, Arrival]:
+        """Return the files that have come by now and are open."""
+        self._take_events(_PATIENCE)
+        with self._lock:
+            return dict(self._open)
+
+    def release(self, key: FileKey) -> int:
+        """Leave a file to the caller, who closes the descriptor; -1 if it was left before."""
+        with self._lock:
+            return self._open.pop(key).descriptor if key in self._open else -1
+
+    def find_missed(self, entries: Collection[FileEntry], folders: Sequence[str]) -> list[Notice]:
+        """Return a notice for each folder from which files are missing that nobody opened.
+
+        A scan has just seen these entries and folders.
+        """
+        (before, folders_before), self._seen = self._seen, (entries, folders)
+        with self._lock:
+            notices = [Notice(NoticeKind.UNREAD, "/", _OVERFLOW)] * self._has_overflowed
+            self._has_overflowed = False
+            if not (self._came or self._deleted):
+                return notices
+            seen = {path for one in (*before, *entries) for path in (one.path, one.real)}
+            seen.update(f"{one}/" for one in (*folders, *folders_before))
+            self._came -= seen  # what is still there may be a link that leads nowhere yet
+            deleted, self._deleted = self._deleted, []
+        missed = [path for path in deleted if path not in seen]
+        homes = {_home_of(path): path for path in missed}
+        self._counts.update(map(_home_of, missed))
+        return [*notices, *(self._report(home, last) for home, last in homes.items())]
+
+    def close(self) -> None:
+        """Stop watching, and close what was opened."""
+        if self._end >= 0:
+            close(self._end)
+            self._end = -1
+            self._thread.join(_CLOSING)  # unless it opens a file in a file system that hangs
+        for key in list(self._open):
+            close(self.release(key))
+
+    def _report(self, home: str, last: str) -> Notice:
+        text = f"{self._counts[home]} that came were deleted before they were opened, and not read"
+        return Notice(NoticeKind.UNREAD, home, f"{text}; the last one is {last}")
+
+    def _may_show(self, folder: str) -> bool:
+        """Whether a pattern shows files in a folder, or in one that may come in it."""
+        homes = [_home_of(one) for one in self._selection.patterns]
+        return any(pattern_of(one).fullmatch(folder) for one in (*homes, *map(_home_of, homes)))
+
+    # what the events say
+
+    def _begin(self) -> None:
+        self._inotify.open()
+        if self._inotify.descriptor >= 0:
+            self._ending, self._end = os.pipe2(os.O_CLOEXEC)
+            self._thread.start()
+
+    def _run(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._inotify.descriptor, select.POLLIN)
+        waiting.register(self._ending, select.POLLHUP)
+        while self._ending not in dict(waiting.poll()):
+            self._take_events(-1)
+        close(self._ending)
+        with self._lock:
+            self._inotify.close()
+
+    def _take_events(self, patience: float) -> None:
+        """Note what was reported since the last time; wait for so many seconds, -1 is for ever."""
+        if not self._taking.acquire(timeout=patience):
+            return
+        try:
+            with self._lock:  # a watch is known by its number once it is added
+                events = list(self._inotify.read())
+                found = [(e.mask, path) for e in events for path in self._inotify.paths_of(e)]
+            self._has_overflowed |= any(event.mask & inotify.OVERFLOW for event in events)
+            for mask, path in found:
+                self._note(mask, path)
+        finally:
+            self._taking.release()
+
+    def _note(self, mask: int, path: str) -> None:
+        is_folder = bool(mask & inotify.IS_FOLDER)
+        if mask & inotify.CAME:
+            (self._note_folder if is_folder else self._note_file)(path)
+            return
+        name = f"{path}/" if is_folder else path
+        with self._lock:
+            if mask & inotify.DELETED and name in self._came:
+                self._deleted.append(name)
+            self._came.discard(name)  # one that was moved away is found again
+
+    def _note_folder(self, path: str) -> None:
+        homes = map(_home_of, self._selection.patterns)
+        shows_files = any(pattern_of(home).fullmatch(path) for home in homes)
+        if not shows_files or Refusals().is_marked(path):
+            return
+        with self._lock:
+            self._came.add(f"{path}/")
+            self._folders.add(path)
+            self._inotify.add(path)
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                self._note_file(entry.path)
+
+    def _note_file(self, path: str) -> None:
+        """Open a file; a rotated or compressed one is a copy, as a rule."""
+        folder, _, name = path.rpartition("/")
+        is_sibling = any(os.path.lexists(f"{folder}/{one}") for one in live_names(name))
+        if compression_of(name) or is_sibling or not self._selection.shows(path):
+            return
+        arrival = None
+        if len(self._open) < self._most:
+            with suppress(OSError):  # it is gone, or a link that leads nowhere yet
+                arrival = _open(path)
+        with self._lock:
+            self._came.discard(f"{folder}/")  # its files count
+            if arrival is None:
+                self._came.add(path)
+            elif arrival.entry.key in self._open:
+                close(arrival.descriptor)
+            else:
+                self._open[arrival.entry.key] = arrival
+
+
+def _open(path: str) -> Arrival | None:
+    """Open a file; not one of a folder that our programs write to. Raises OSError."""
+    status, real = os.stat(path), os.path.realpath(path)  # noqa: PTH116 - any bytes
+    if not stat.S_ISREG(status.st_mode) or any(Refusals().owners(_home_of(real))):
+        return None
+    key = FileKey(status.st_dev, status.st_ino)
+    entry = FileEntry(path, real, path, key, status.st_size, status.st_mtime_ns, wanted=True)
+    descriptor = open_file(entry)
+    return None if descriptor < 0 else Arrival(entry, descriptor)
+
+
+def _home_of(path: str) -> str:
+    return os.path.dirname(path.rstrip("/"))  # noqa: PTH120 - a path of any bytes

@@ -1,0 +1,157 @@
+"""Files that come and are deleted between two scans, such as those of pods that live shortly."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nats_logship.app.files import FOLDER_ID
+from shipper.sources.files.paths import Compression
+from shipper.sources.notices import NoticeKind
+from tests.descriptors import held_by, held_here
+from tests.shipper.host import Host
+from tests.shipper.runtimes import Node, all_lines, by_container
+from tests.shipper.sources.files.conftest import MakeHost
+from tests.support import processes
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has the file at a path open."""
+    return str(path.resolve()) in held_by(os.getpid())
+
+
+async def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for a thread of the follower."""
+    await asyncio.to_thread(processes.wait_until, "a file is open", is_so, 30)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    for folder in ("log/containers", "lib/docker/containers"):
+        (tmp_path / folder).mkdir(parents=True)
+    return Node(tmp_path)
+
+
+async def test_containers_that_end_before_a_scan_are_read_to_their_end(
+    make_host: MakeHost, node: Node
+) -> None:
+    before, host = held_here(), make_host(*node.patterns)
+    (long := node.start_pod("long")).write(1)
+    await host.ship()
+    pods = [node.start_pod(f"job-{number}") for number in range(5)]
+    dockers = [node.start_docker(f"docker-{number}") for number in range(5)]
+    for one in (*pods, *dockers):
+        one.write(2)
+    await wait_until(lambda: all(is_open(one.log) for one in (*pods, *dockers)))
+    for one in (*pods, *dockers):
+        one.write(1)
+    for one in pods:
+        node.delete(one)
+    for one in dockers:
+        shutil.rmtree(one.log.parent)
+    long.write(1)
+    await host.ship_out()
+
+    assert by_container(host.shipped) == all_lines(long, *pods, *dockers)
+    assert host.reported(NoticeKind.UNREAD) == []
+    await host.follower.close()
+    assert held_here() == before
+
+
+async def test_files_that_come_and_go_while_too_many_are_open_are_counted(
+    make_host: MakeHost, node: Node
+) -> None:
+    host = make_host(*node.patterns, open_files=16)  # and 4 that came
+    (long := node.start_pod("long")).write(1)
+    await host.ship()
+    pods = [node.start_pod(f"job-{number}") for number in range(4)]
+    await wait_until(lambda: all(is_open(one.log) for one in pods))
+    more = [node.start_pod(f"more-{number}") for number in range(3)]
+    dangling = node.start_pod("dangling")
+    for one in (*pods, *more, dangling):
+        one.write(1)
+    shutil.rmtree(dangling.log.parent.parent)
+    for one in (*pods, *more):
+        node.delete(one)
+    long.write(1)
+    await host.ship_out()
+    assert dangling.link is not None
+    dangling.link.unlink()
+    (last := node.start_pod("last")).write(1)
+    await wait_until(lambda: is_open(last.log))
+    await host.ship_out()
+
+    missed = host.reported(NoticeKind.UNREAD)
+    assert by_container(host.shipped) == all_lines(long, *pods, last)
+    assert {one.path for one in missed} == {str(node.root / "log/containers")}
+    assert [one.text.split()[0] for one in missed] == ["3", "4"]
+    assert missed[0].text.endswith(f"the last one is {more[-1].link}")
+    assert missed[1].text.endswith(f"the last one is {dangling.link}")
+
+
+async def test_files_that_are_written_and_deleted_at_one_path_are_read_in_order(host: Host) -> None:
+    path, lines = host.folder / "app.log", b""
+    host.write("app.log", b"first\n")
+    await host.ship()
+    for number in range(5):
+        path.unlink()
+        line = b"%d\n%d without an end" % (number, number)
+        host.write("app.log", line)
+        lines += line + b"\n"
+        await wait_until(lambda: is_open(path))
+    await host.ship_out()
+
+    assert host.shipped.replace(b"end", b"end\n").replace(b"\n\n", b"\n") == (
+        b"first\n" + lines.removesuffix(b"4 without an end\n")
+    )
+
+
+async def test_a_file_that_is_rotated_and_compressed_before_a_scan_is_read_once(host: Host) -> None:
+    host.write("app.log", b"first\n")
+    await host.ship()
+    host.move("app.log", "app.log.2")
+    host.write("app.log", b"second\n")
+    await wait_until(lambda: is_open(host.folder / "app.log"))
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1")
+    host.write("app.log", b"third\n")
+    await wait_until(lambda: is_open(host.folder / "app.log"))
+    host.move("app.log", "app.log.0")
+    host.pack("app.log.0", Compression.ZSTD)
+    host.write("app.log", b"fourth\n")
+    await host.ship_out()
+
+    assert host.shipped == b"first\nsecond\nthird\nfourth\n"
+
+
+async def test_a_link_to_a_file_of_ours_that_comes_and_goes_is_not_read(host: Host) -> None:
+    host.write("other.log", b"a line\n")
+    await host.retarget("*.log")
+    await host.ship()
+    (ours := host.folder / "received").mkdir()
+    (ours / FOLDER_ID).touch()
+    (ours / "web01.log").write_bytes(b"received\n")
+    (host.folder / "link.log").symlink_to(ours / "web01.log")
+    host.write("next.log", b"next\n")
+    await wait_until(lambda: is_open(host.folder / "next.log"))
+    shutil.rmtree(ours)
+    (host.folder / "link.log").unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"a line\nnext\n"
+
+
+async def test_a_file_that_is_renamed_before_a_scan_is_read_once(host: Host) -> None:
+    await host.retarget("*")
+    await host.ship()
+    for number in range(3):
+        host.write("new.tmp", b"%d\n" % number)
+        await wait_until(lambda: is_open(host.folder / "new.tmp"))
+        host.move("new.tmp", f"done-{number}")
+    await host.ship_out()
+
+    assert sorted(host.shipped.splitlines()) == [b"0", b"1", b"2"]
+    assert host.reported(NoticeKind.UNREAD) == []
