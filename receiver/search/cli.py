@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from contextlib import aclosing
 from itertools import islice
 from typing import Any
@@ -27,6 +28,10 @@ from receiver.search.found import Found, Printer, SearchStatus
 from receiver.search.settings import SearchSettings
 
 _PROGRAM = "logreceiver search"
+_TIMES_IN_FILES = (
+    "in received files, --since and --until are compared with the times in lines; "
+    "a line without one has that of the line before"
+)
 
 
 @click.command(cls=SectionedCommand)
@@ -56,6 +61,8 @@ def search(as_json: bool, **options: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     asyncio.run(_search(settings, query, printer))
+    if settings.output and (since or until) and sys.stderr.isatty():
+        click.echo(_TIMES_IN_FILES, err=True)
     if not printer.has_written:
         note_no_line(since, until)
 

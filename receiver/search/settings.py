@@ -52,7 +52,8 @@ class SearchSettings(AccessSettings):
         "",
         "WHEN",
         "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
-        "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h.",
+        "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h. Lines of "
+        "received files are compared by the times in them; those before the first time are shown.",
     )
     until: str = option(
         "",
