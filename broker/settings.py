@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -216,8 +217,15 @@ class BrokerSettings(AccessSettings):
         """The name of the server, by default that of the machine."""
         return self.server_name or platform.node().replace(".", "-") or "logbroker"
 
+    def changes(self) -> Topology:
+        """Return what a command declares that changes only the settings that are given."""
+        given = self.model_fields_set
+        options = {"max_age": "max_age", "discard": "discard", "sources": "source"}
+        kept = frozenset(field for field, name in options.items() if name not in given)
+        return replace(self.topology(), kept=kept)
+
     def topology(self) -> Topology:
-        """Return the streams and buckets that must exist on the broker."""
+        """Return the streams and buckets that must exist on the broker; defaults are declared."""
         return Topology(
             partitions=self.partitions,
             partitions_given="partitions" in self.model_fields_set,

@@ -60,6 +60,8 @@ class Topology:
     """The number of streams that partitions are spread over."""
     streams_given: bool = True
     """Whether an operator gave `stream_count`; if not, the stored number wins."""
+    kept: frozenset[str] = frozenset()
+    """Fields of the streams of lines that nobody gave: an existing stream keeps its own."""
 
     @property
     def all_partitions(self) -> int:

@@ -105,7 +105,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
-        confirm("Do it?")
+        confirm(f"Move the offset of {format_count(len(moves), 'partition')}?")
     ask_broker(settings, _PROGRAM, partial(_carry_out_all, moves))
 
 
@@ -152,7 +152,7 @@ def adopt(yes: bool, **options: Any) -> None:
             f"{offset.next}"
         )
         if not yes:
-            confirm("Do it?")
+            confirm(f"Adopt the files of partition {folders.partition}?")
         if isinstance(found, Move):
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")

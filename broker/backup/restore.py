@@ -59,8 +59,9 @@ def adapt(
     if age and last and datetime.fromisoformat(last) < now - age:
         logger.warning(
             "%s is restored without its max_age of %s, which would delete all of it at once; "
-            "`logbroker apply` sets it again",
+            "`logbroker apply --max-age %s` sets it again",
             archive.stream,
+            format_duration(age),
             format_duration(age),
         )
         config["max_age"] = 0

@@ -48,10 +48,13 @@ class _Stream(BaseModel, extra="allow"):
 @with_mode
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, mode: Mode) -> None:
-    """Set up streams and buckets on a running broker; repeating it changes nothing."""
+    """Set up streams and buckets on a running broker, or change the settings that are given.
+
+    Existing streams keep what is not given. Repeating it changes nothing.
+    """
 
     async def work(connection: Connection) -> None:
-        desired = settings.topology()
+        desired = settings.changes()
         # a cluster that adds replicas to its streams may be electing leaders
         read = partial(read_actual, desired=desired)
         found = await retry_until_answered(connection, read, ELECTION)
@@ -79,11 +82,11 @@ async def _propose(
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
+@click.argument("number", metavar="[N]", required=False, type=click.IntRange(1, MAX_PARTITIONS))
 @with_mode
 @with_settings()
-def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
-    """Spread hosts over N partitions, while shippers and receivers run.
+def partitions(settings: BrokerSettings, mode: Mode, number: int | None) -> None:
+    """Spread hosts over N partitions, while shippers and receivers run; without N show them.
 
     Every line still arrives exactly once and in order.
     """
@@ -92,6 +95,10 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
         actual = await retry_until_answered(connection, read_partitions, ELECTION)
         now = format_count(actual.number, "partition") if actual.number else "unknown partitions"
         mode.echo(f"hosts are spread over {now} now")
+        if number is None:
+            if mode.as_json:
+                print_json({"partitions": actual.number})
+            return
         made, wanted = plan_partitions(number, actual), format_count(number, "partition")
         question = f"Spread hosts over {wanted}?"
         if await _propose(connection, made, mode, question):

@@ -1,6 +1,6 @@
 """`logbroker backup` and `logbroker restore`: copy streams and buckets to a folder, and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def backup(
         f"{name}: {format_size(size)} of {taken.server}, all that was acknowledged before "
         f"{taken.began}"
     )
-    click.echo(_join(head, map(_describe, taken.archives)), err=as_json)
+    click.echo(_join(head, _describe_all(taken.archives)), err=as_json)
     click.echo(f"note: {folder} holds all lines unencrypted; protect it from other users", err=True)
     gone = archives.prune(folder, keep) if keep else []
     for path in gone:
@@ -74,6 +74,14 @@ def _join(head: str, lines: Iterable[str]) -> str:
 
 def _as_json(taken: Sequence[StreamArchive]) -> list[dict[str, Any]]:
     return [one.model_dump(include={"stream", "size", "created", "state"}) for one in taken]
+
+
+def _describe_all(taken: Sequence[StreamArchive]) -> Iterator[str]:
+    """Yield a line for each stream of lines, and one for the buckets together."""
+    yield from (_describe(one) for one in taken if one.stream not in BUCKETS)
+    if buckets := [one for one in taken if one.stream in BUCKETS]:
+        size = format_size(sum(one.size for one in buckets))
+        yield f"{', '.join(one.stream for one in buckets)}: {size}"
 
 
 def _describe(archive: StreamArchive) -> str:
@@ -103,7 +111,7 @@ def restore(
     deletes = shared.run_on_broker(settings, "restore", lambda c: _preview(c, kept, chosen))
     lines = [f"deletes {stream}: {content}" for stream, content in deletes.items()]
     head = f"from {found}, of {kept.server}, taken at {kept.began}:"
-    mode.echo(_join(head, [*map(_describe, chosen), *lines]))
+    mode.echo(_join(head, [*_describe_all(chosen), *lines]))
     if deletes and not replace:
         raise OperatorError(
             "the broker is not empty; nothing was changed (--replace deletes what is listed above)"

@@ -13,7 +13,7 @@ import click
 
 from broker.auth.certificates import Pki
 from broker.auth.credentials import CredentialError, CredentialKind, CredentialStore, Holder
-from broker.auth.files import CredentialFile, change_credentials
+from broker.auth.files import CredentialFile, change_credentials, load_credentials
 from broker.commands.shared import (
     JSON,
     find_store,
@@ -28,9 +28,9 @@ from broker.commands.shared import (
 from broker.inspect.servers import collect_credentials
 from broker.report import CredentialsReport
 from broker.server.requests import report_credentials
-from broker.server.store import has_run, read_state, wait_for_credentials
+from broker.server.store import has_run, is_locked, read_state, wait_for_credentials
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
-from nats_logship.app.command_line import SectionedGroup
+from nats_logship.app.command_line import YES_OPTION, SectionedGroup, confirm
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import report_errors, write_atomic
 from nats_logship.app.text import format_names, printable
@@ -68,6 +68,7 @@ def credentials() -> None:
     default="",
 )
 @click.option("--force", is_flag=True, help="Replace existing credentials and files.")
+@YES_OPTION
 @JSON
 @with_settings(STORE_FIELDS | {"server"})
 def add(
@@ -77,17 +78,21 @@ def add(
     partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Add a credential, such as `add host web01`, `add receiver 3`, `add monitor grafana`.
 
-    With --force an existing credential is replaced; the old secret is no longer accepted.
+    With --force an existing credential is replaced; the old secret is no longer accepted. On a
+    broker that runs without credentials the first one locks out all its clients; it asks first.
     """
     if output == _STDOUT and (as_json or len(set(names)) > 1):
         raise click.UsageError(
             "--output - writes one credential and no JSON; use --output DIR/ for several"
         )
     holders = _find_holders(kind, names, partitions)
+    if not yes:
+        _confirm_the_first(find_store(settings))
     seeds = {holder: new_seed() for holder in holders}
     shares = {holder: _find_share(holder, partitions) for holder in holders}
     new = [(one, user_key(seeds[one]).public, shares[one]) for one in holders]
@@ -209,6 +214,15 @@ def _find_share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int
     return (int(holder.name),)
 
 
+def _confirm_the_first(folder: Path) -> None:
+    """Ask before a broker that runs and accepts everybody gets its first credential."""
+    if is_locked(folder) and not load_credentials(folder).is_secured:
+        confirm(
+            f"The broker of {folder} runs and accepts everybody. From this credential on it locks "
+            "out all clients without one: shippers and receivers that run now too. Add it?"
+        )
+
+
 def _change(
     settings: BrokerSettings, decide: Callable[[CredentialStore], CredentialStore], *, err: bool
 ) -> CredentialStore:
@@ -225,7 +239,10 @@ def _change(
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
     click.echo(wait_for_credentials(folder, after.revision), err=err)
     if not before.is_secured and not has_run(folder):
-        click.echo(f"no broker has run in {folder} so far; check --store-dir", err=True)
+        click.echo(
+            f"no broker has run in {folder} yet: unless it is a new one, check --store-dir",
+            err=True,
+        )
     if not before.is_secured:
         click.echo(
             "from now on the broker accepts nobody without a credential; "

@@ -13,6 +13,7 @@ from broker.commands import shared
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.text import printable
 from nats_logship.client.answer import Rejected
 from nats_logship.client.bucket import Conflict, read, write
 from nats_logship.client.connection import Connection
@@ -82,16 +83,20 @@ def _make_pauses(globs: dict[str, None], length: timedelta | None, reason: str) 
 @shared.with_settings()
 def resume(settings: BrokerSettings, globs: tuple[str, ...], as_json: bool) -> None:
     """End all pauses, or those whose hosts match; shippers continue where they stopped."""
+    ended: list[Pause] = []
 
     def change(value: bytes) -> Pauses:
         pauses = _read_pauses(value) if globs else ()
-        return tuple(
+        ended[:] = [
             one
             for one in pauses
-            if not any(glob == one.hosts or fnmatchcase(one.hosts, glob) for glob in globs)
-        )
+            if any(glob == one.hosts or fnmatchcase(one.hosts, glob) for glob in globs)
+        ]
+        return tuple(one for one in pauses if one not in ended)
 
     _change(settings, "resume", change, as_json=as_json)
+    if globs and not ended and not as_json:
+        click.echo(printable(f"no pause is of {', '.join(globs)}; none was ended"))
 
 
 def _read_pauses(value: bytes) -> Pauses:

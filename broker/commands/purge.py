@@ -63,7 +63,10 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
     click.echo(format_count(total, "message", "match"))
     if needed_by := dict.fromkeys(who for one in purges for who in one.needed_by):
         names = ", ".join(needed_by)
-        click.echo(f"NOT RECEIVED by {names}; receivers report the missing lines as gaps")
+        click.echo(
+            f"NOT RECEIVED by {names}; receivers report the missing lines as gaps (after a restore "
+            "a partition counts as received once its receiver has committed again)"
+        )
     for one in purges:
         messages = format_count(one.messages, "message")
         subjects = format_names(one.filters) or "all subjects"
@@ -72,29 +75,29 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
 
 
 @click.command(cls=SectionedCommand)
-@shared.option("--seq", "SEQ", "Its sequence.", type=click.IntRange(1, 2**63), required=True)
+@click.argument("sequence", type=click.IntRange(1, 2**63))
 @shared.STREAM
 @shared.with_mode
 @shared.with_settings()
-def rm(settings: BrokerSettings, mode: shared.Mode, seq: int, stream: str | None) -> None:
+def rm(settings: BrokerSettings, mode: shared.Mode, sequence: int, stream: str | None) -> None:
     """Remove one message and overwrite it on disk; shows it and asks first."""
 
     async def read(connection: Connection) -> tuple[str, StreamMessage]:
         name = await choose_stream(connection, stream)
-        return name, await get_message(connection, name, seq)
+        return name, await get_message(connection, name, sequence)
 
     name, message = shared.read_from_broker(settings, "rm", read)
     if not mode.as_json:
         sys.stdout.buffer.write(format_message(message) + b"\n")
         sys.stdout.flush()
-    if is_agreed := mode.confirm(f"Remove message {seq} for good?"):
-        call, body = f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": False}
+    if is_agreed := mode.confirm(f"Remove message {sequence} for good?"):
+        call, body = f"STREAM.MSG.DELETE.{name}", {"seq": sequence, "no_erase": False}
         shared.run_on_broker(
             settings, "rm", lambda connection: connection.api(call, body, patience=_ERASE_PATIENCE)
         )
         subject = read_facts(message).subject
         host = subject.host if subject else message.subject
-        mode.echo(printable(f"removed message {seq} of {host}"))
-        logger.info("removed message %d of %s on request", seq, message.subject)
+        mode.echo(printable(f"removed message {sequence} of {host}"))
+        logger.info("removed message %d of %s on request", sequence, message.subject)
     if mode.as_json:
         shared.print_json({"message": serialize_message(message), "removed": is_agreed})

@@ -54,7 +54,11 @@ def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
     else:
         signer = pki.create_authority(f"logship authority of {socket.gethostname()}", now())
     pki.sign(signer, wanted, now())
-    click.echo(f"copy {pki.authority} to the clients and give it with --tls-ca", err=as_json)
+    click.echo(
+        f"credential files that are made from now on contain {pki.authority}; to clients without "
+        "one copy it, and give it with --tls-ca",
+        err=as_json,
+    )
     _show("the broker requires TLS from its next start or reload on", pki, as_json=as_json)
 
 

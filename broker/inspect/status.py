@@ -319,7 +319,7 @@ def format_partition(one: PartitionStatus) -> tuple[str, ...]:
 def _format_owner(one: PartitionStatus) -> str:
     if not one.missing_seconds or one.owner is None:
         return one.owner or "nobody yet"
-    return f"{one.owner} (gone)" if not one.released else f"nobody since {one.owner}"
+    return f"{one.owner} (gone)" if not one.released else f"nobody, last {one.owner}"
 
 
 def _shorten_time(time: str) -> str:

@@ -14,6 +14,7 @@ from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, r
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.text import format_count, printable
+from nats_logship.app.units import format_duration
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
@@ -48,14 +49,25 @@ async def apply(
     for step in made:
         if step.deletes:
             logger.warning(
-                "%s is not changed, because the change %s; `logbroker apply` with the same "
-                "settings asks first, and applies it",
+                "%s is not changed, because the change %s; `%s` asks first, and applies it",
                 step.name,
                 step.deletes,
+                _name_command(desired, step),
             )
     safe = tuple(step for step in made if not step.deletes)
     await carry_out(connection, safe, patience)
     return safe
+
+
+def _name_command(desired: Topology, step: Step) -> str:
+    """Return the command that makes the changes of a step which `apply` does not take."""
+    options = {
+        "max_age": f"--max-age {format_duration(desired.max_age)}",
+        "max_bytes": f"--max-bytes {desired.max_bytes}",
+        "discard": f"--discard {desired.discard}",
+    }
+    changed = (options[one.field] for one in step.changes if one.field in options)
+    return " ".join(("logbroker apply", *changed))
 
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:

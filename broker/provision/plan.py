@@ -210,9 +210,9 @@ class Actual:
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: "
-                f"{', '.join(self.names)} have {format_count(messages, 'message')} and "
-                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run "
+                f"the number of partitions is {self.number} and not {partitions}: there are "
+                f"{format_count(messages, 'message')} in {', '.join(self.names)}, and offsets of "
+                f"{format_count(offsets, 'partition')}. To change it, run "
                 f"`logbroker partitions {partitions}` while the broker runs; else leave "
                 f"--partitions out, or give {self.number}"
             )
@@ -238,7 +238,10 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     desired = _adapt(desired, actual)
     # the number of streams comes before the streams of lines: if a start is killed between these,
     # the next start completes them with the same number
-    streams = {one["name"]: _plan_stream(one, actual) for one in desired.streams()}
+    streams = {
+        one["name"]: _plan_stream(_drop_kept(one, desired, actual), actual)
+        for one in desired.streams()
+    }
     bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
     steps = tuple(chain(*streams.values()))
     if desired.mirror:  # its entries are copied from the other site
@@ -278,6 +281,8 @@ def _adapt(desired: Topology, actual: Actual) -> Topology:
     most = desired.max_bytes
     if most and not desired.may_grow and limits and min(limits) > 0:
         most = min(most, min(limits) * desired.stream_count)  # further streams may still be created
+    if "sources" in desired.kept and any(info["config"].get("sources") for info in actual.infos):
+        desired = replace(desired, sources=None)  # the limit of messages stays with them
     return replace(
         desired, partitions=number, existing=actual.existing, mirror=mirror, max_bytes=most
     )
@@ -293,6 +298,13 @@ def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
         subjects = list(dict.fromkeys((*existing, *wanted)))
         steps += _plan_stream({"name": name, "subjects": subjects}, actual)
     return (*steps, *_plan_entry(PARTITIONS_KEY, actual, partitions))
+
+
+def _drop_kept(config: dict[str, Any], desired: Topology, actual: Actual) -> dict[str, Any]:
+    """Return a configuration without the fields that an existing stream of lines keeps."""
+    if config["name"] not in actual.streams or config["name"] not in desired.names:
+        return config
+    return {field: value for field, value in config.items() if field not in desired.kept}
 
 
 def _plan_stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:

@@ -40,6 +40,13 @@ _LAME_DUCK = 3.5  # seconds for leaders to move and clients to be warned
 _CLEAN_STOP = 7.0  # seconds for the lame duck and the stop; the whole program has ten
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
+# what nats-server (2.15) logs as warnings and errors at each start and stop of a cluster, or on a
+# machine without a network; a route that stays away is logged again by later attempts
+_ORDINARY = re.compile(
+    r"Error trying to connect to route \(attempt 1\)|Waiting for routing to be established"
+    r"|JetStream has not established contact with a meta leader|Metalayer blocking snapshot "
+    r'|Address "(?:0\.0\.0\.0|::)" can not be resolved'
+)
 # `127.0.0.1:1234 - cid:5 - "v2:python3:a name" - "SHIP/nkey:U…" - …`. The client chose the text in
 # the first quotes; the server puts a backslash before each quote in it
 _USER_LINE = re.compile(
@@ -82,13 +89,15 @@ class LogLine(NamedTuple):
 def parse_log_line(line: str) -> LogLine:
     """Return the level and text of a line, without control characters.
 
+    What each start of a cluster logs is at most INFO.
     A line in an unknown form is an error if it begins like one (a Go panic).
     """
     line = printable(line)
     found = _LINE.match(line)
     if found is None:
         return LogLine(ERROR if _PANIC.match(line) else DEBUG, line)
-    return LogLine(_LEVELS.get(found["level"], INFO), found["text"])
+    level, text = _LEVELS.get(found["level"], INFO), found["text"]
+    return LogLine(min(level, INFO) if _ORDINARY.match(text) else level, text)
 
 
 def add_names(text: str, names: Mapping[str, str]) -> str:

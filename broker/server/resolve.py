@@ -75,7 +75,7 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
     streams = settings.streams or count_streams(stored) or 1
     credentials = load_credentials(folder)
     secured = credentials.is_secured
-    if contradiction := next(_find_contradictions(settings, secured=secured), ""):
+    if contradiction := next(_find_contradictions(settings, folder, secured=secured), ""):
         raise ConfigurationError(contradiction)
     check_encryption(folder, has_key=settings.encryption_key_file is not None)
     tls = resolve_tls(settings, folder)
@@ -161,7 +161,7 @@ def _limit_streams(settings: BrokerSettings, space: Space, *, has_streams: bool)
     return limit if asked is None else min(int(asked), limit)
 
 
-def _find_contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]:
+def _find_contradictions(settings: BrokerSettings, folder: Path, *, secured: bool) -> Iterator[str]:
     """Yield settings that exclude each other, or open the broker to the network by accident."""
     yield from _find_site_contradictions(settings)
     may_be_reached = {
@@ -173,9 +173,9 @@ def _find_contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator
         if (address := getattr(settings, name)) and not (is_fit or address.is_loopback):
             yield (
                 f"--{name.replace('_', '-')} {address} is open to the network, and anybody there "
-                "could connect: keep it on 127.0.0.1, or add credentials with `logbroker "
-                "credentials add admin NAME` (`add site NAME`) for --listen and --site-listen; "
-                "--allow-anonymous is for --listen and --http in a closed network"
+                "could connect: keep it on 127.0.0.1, or for --listen and --site-listen add a "
+                f"credential: `logbroker credentials add admin NAME --store-dir {folder}` (or "
+                "`site NAME`); --allow-anonymous is for --listen and --http in a closed network"
             )
     if bool(settings.cluster) != bool(settings.route):
         yield (

@@ -148,9 +148,14 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     return settings
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message on an unknown name: the similar ones, or a hint at --help."""
-    found = get_close_matches(name, [*known], cutoff=_SIMILARITY)
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return the end of a message on an unknown name: the similar ones, or a hint at --help.
+
+    All names have the prefix, which makes none of them similar.
+    """
+    bare = [one.removeprefix(prefix) for one in known]
+    close = get_close_matches(name.removeprefix(prefix), bare, cutoff=_SIMILARITY)
+    found = [f"{prefix}{one}" for one in close]
     return f"; did you mean {' or '.join(found)}?" if found else "; see --help for those there are"
 
 
@@ -209,7 +214,7 @@ def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
         is_unknown = name.startswith(prefix) and name not in known
         if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
             raise ConfigurationError(
-                f"environment variable {variable} is not a setting{suggest(name, known)}"
+                f"environment variable {variable} is not a setting{suggest(name, known, prefix)}"
             )
     return EnvSettingsSource(model)()
 

@@ -28,14 +28,17 @@ def kind_of(text: str) -> str:
 def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
     """Raise `ConfigurationError` for a credential of another kind than `taker` accepts.
 
-    `kinds[0]` is the one that the taker needs. A file without a holder is accepted.
+    `kinds[0]` is the one that can do all of it. A file without a holder is accepted.
     """
-    kind, needed = kind_of(text), kinds[0]
+    kind = kind_of(text)
     if not kind or kind in kinds:
         return
+    needed = f"{_a(kinds[0])}'s"
+    if "monitor" in kinds[1:]:
+        needed += " (to see its status a monitor's is enough)"
     raise ConfigurationError(
-        f"{path} is {_a(kind)}'s credential, {taker} needs {_a(needed)}'s: "
-        f"`logbroker credentials add {needed} NAME --store-dir DIR` makes one"
+        f"{path} is {_a(kind)}'s credential, {taker} needs {needed}: "
+        f"`logbroker credentials add {kinds[0]} NAME --store-dir DIR` makes one"
     )
 
 

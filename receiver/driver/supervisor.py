@@ -12,7 +12,7 @@ from math import inf
 from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError
 from nats_logship.app.faults import fault
 from nats_logship.app.timestamps import to_datetime
-from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import (
     Assignment,
@@ -123,6 +123,11 @@ class PartitionSupervisor:
 
     def _log_refusal(self, error: Rejected, count: int) -> None:
         reason = f"partition {self._partition}: the broker refuses: {error}; {error.remedy}"
+        if isinstance(error, Denied) and self.claim.offset is None:
+            reason = (
+                f"partition {self._partition} is not in this receiver's credential: give "
+                f"--partition those that `logbroker credentials list` shows for it ({error})"
+            )
         if self._shared.limits.once and count >= _REFUSALS:
             raise OperatorError(reason) from None
         if count == (_LASTING_REFUSALS if error.is_leaderless else 1):

@@ -54,7 +54,7 @@ class Secured:
         """Add credentials and return the access that each gives."""
         output = self.folder / "carried"
         output.mkdir(exist_ok=True)
-        said = self.call("add", kind, *names, "--output", f"{output}/", "--force")
+        said = self.call("add", kind, *names, "--output", f"{output}/", "--force", "--yes")
         assert "the broker has taken the change\n" in said
         return [self.access(output / f"{kind}-{name}.toml") for name in names]
 
@@ -119,6 +119,9 @@ async def test_the_first_credential_disconnects_others_and_keeps_the_ports(
     anybody, before = broker.connection(), broker.broker.ready()
     client = await anybody.connect()
 
+    asked = logbroker("credentials", "add", "admin", "ops", "--store-dir", broker.store)
+    assert (asked.returncode, await broker.accepts()) == (2, True)
+    assert "it locks out all clients without one" in asked.stderr
     (admin,) = broker.add("admin", "ops")
 
     await until_disconnected(client)
@@ -309,7 +312,8 @@ def test_an_admin_revokes_at_all_brokers_of_a_cluster_from_elsewhere(
     output = tmp_path / "carried"
     output.mkdir()
     for kind, names in [("admin", ["ops"]), ("host", ["web1", "web2"])]:
-        call("add", kind, *names, "--store-dir", first.folder, "--output", f"{output}/")
+        store = ("--store-dir", first.folder)
+        call("add", kind, *names, *store, "--output", f"{output}/", "--yes")
     for node in others:
         shutil.copy(first.folder / "credentials.json", node.folder)
     web1, web2 = output / "host-web1.toml", output / "host-web2.toml"

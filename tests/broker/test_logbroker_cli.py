@@ -77,6 +77,22 @@ def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:
 
 
 @pytest.mark.nats
+def test_apply_changes_what_is_given_and_nothing_else(call: Call, logs_url: str) -> None:
+    call("apply", "--max-age", "3d", "--discard", "old", "--max-bytes", "2GB")
+
+    changed = call("apply", "--max-bytes", "3GB")
+    same = call("apply", "--max-age", "3d", "--discard", "old", "--max-bytes", "3GB", "--dry-run")
+    site = call("apply", "--site", "hub", "--source", "branch")
+    with_site = call("apply", "--site", "hub", "--discard", "new")
+
+    assert changed.stdout.count("+ ") == 1, changed.stdout
+    assert "+ max_bytes" in changed.stdout
+    assert same.stdout == "nothing to do\n"
+    assert "+ sources" in site.stdout, site.stderr
+    assert with_site.stdout.count("+ ") == with_site.stdout.count("+ discard") == 1
+
+
+@pytest.mark.nats
 def test_apply_asks_before_it_deletes_and_needs_a_terminal(call: Call, logs_url: str) -> None:
     ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)
     options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "100")

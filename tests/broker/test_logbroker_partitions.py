@@ -41,9 +41,11 @@ def test_a_broker_keeps_unused_partitions_and_refuses_another_number(start_broke
     ask(url, (str(Subject.for_host("web01", 5)), b"line\n"))
 
     done = logbroker("partitions", "3", "--yes", "--server", url)
+    shown = logbroker("partitions", "--server", url)
     broker.stop(10)
 
     assert "hosts are spread over 5 partitions now" in done.stdout
+    assert shown.stdout == "hosts are spread over 3 partitions now\n"
     refused = start_broker("--partitions", "5")
     assert refused.wait(30) == 78
     assert "`logbroker partitions 5`" in refused.read_log()
@@ -62,7 +64,7 @@ def test_a_running_broker_follows_a_change_through_reloads_and_restarts_of_its_s
     ask(state["server"], (str(Subject.for_host("web01", 2)), b"line\n"))
     assert logbroker("partitions", "3", "--yes", "--server", state["server"]).returncode == 0
 
-    logbroker("credentials", "add", "admin", *store, "--output", admin)  # a reload
+    logbroker("credentials", "add", "admin", *store, "--yes", "--output", admin)  # a reload
     logbroker("tls", "init", *store)
     broker.send(signal.SIGHUP)  # restarts nats-server
 

@@ -35,6 +35,7 @@ def test_a_pause_replaces_that_of_the_same_hosts_and_ends_by_name(call: Call) ->
     assert [one["hosts"] for one in pauses] == ["web*", "db01", "*"]
     assert [one["hosts"] for one in listed(call, "resume", "db01")] == ["web*", "*"]
     assert listed(call, "resume") == listed(call, "resume", "web*") == []
+    assert "no pause is of web*; none was ended" in call("resume", "web*").stdout
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,8 @@ def test_commands_show_all_streams_and_remove_from_all(url: str) -> None:
     hosts = logbroker("hosts", "--json", "--server", url)
     last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
     one = logbroker("get", "--stream", "LOGS_2", "--server", url)
-    unnamed = [
-        logbroker(*words, "--server", url) for words in (("get",), ("rm", "--seq", "1", "--yes"))
-    ]
-    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
+    unnamed = [logbroker(*words, "--server", url) for words in (("get",), ("rm", "1", "--yes"))]
+    named = logbroker("rm", "1", "--stream", "LOGS_1", "--yes", "--server", url)
     some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
     rest = logbroker("purge", "--everything", "--yes", "--server", url)
 

@@ -75,7 +75,7 @@ class Keys:
         """Give credentials, and put them where `file` says; raises `CommandFailed`."""
         arguments = [word for url in self.urls for word in ("--server", url)]
         arguments += ["--partition", "all"] if kind == "receiver" else []
-        into = ("--output", f"{self.folder}/", "--force")
+        into = ("--output", f"{self.folder}/", "--force", "--yes")
         with self.changing:
             run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *arguments))
             self._copy()

@@ -204,6 +204,7 @@ def prepare_console(kitchen: Kitchen) -> None:
     names = dict(re.findall(r"^LoadCredential=([\w.-]+):?(.*)$", unit, re.MULTILINE))
     secrets, store = kitchen.root / "run/credentials/logbroker-console.service", "etc/credstore"
     (kitchen.root / store).mkdir(parents=True)
+    kitchen.suite.credential("admin", "first")
     kitchen.changes = {"127.0.0.1:8080": f"127.0.0.1:{(port := free_port())}"}
     kitchen.changes["[console]"] = f'[console]\nlisten = "127.0.0.1:{port}"'
     (kitchen.root / "var/lib/logbroker").symlink_to(kitchen.suite.folder / "store")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.app.exits import Exit
+from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.client.bucket import read
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
@@ -55,6 +55,16 @@ async def test_least_rights_suffice_to_receive_and_leave(server: Secured, tmp_pa
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (last + 2, True)
     assert "Violation" not in server.read_log()
+
+
+async def test_a_partition_that_the_credential_lacks_is_named(
+    server: Secured, tmp_path: Path
+) -> None:
+    other = Partition(server.address, tmp_path, 1, access=server.access("r0"))
+
+    with pytest.raises(OperatorError, match="partition 1 is not in this receiver's credential"):
+        async with Supervised(other, once=True, often=True) as loop:
+            await loop.ends()
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Suite:
         store, path = self.folder / "store", self.folder / f"{kind}-{name}.toml"
         store.mkdir(parents=True, exist_ok=True)
         arguments = ["credentials", "add", kind, name, "--store-dir", str(store)]
-        arguments += ["--output", str(path), "--server", self.url]
+        arguments += ["--output", str(path), "--server", self.url, "--yes"]
         done = CliRunner().invoke(logbroker, arguments)  # ten times as fast as a program
         assert done.exit_code == 0, (done.output, done.exception)
         return path

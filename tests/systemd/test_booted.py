@@ -31,7 +31,7 @@ def start(machine: Machine, *units: str) -> None:
 def admit(machine: Machine) -> None:
     """Give the shipper and the receiver their credentials."""
     for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
-        output = f"--output /etc/credstore/{unit}.toml"
+        output = f"--yes --output /etc/credstore/{unit}.toml"
         machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
 
 
@@ -189,7 +189,7 @@ def test_timers_keep_backups_and_the_certificate_and_the_console_only_reads(tmp_
         machine.output_of(f"{as_broker} tls init {STORE} --name 127.0.0.1")
         start(machine, "logbroker")
         for kind, unit in (("admin backup", "backup"), ("monitor console", "console")):
-            output = f"--output /etc/credstore/logbroker-{unit}.toml"
+            output = f"--yes --output /etc/credstore/logbroker-{unit}.toml"
             machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
         for unit in ("backup", "tls-renew"):
             assert machine.show(f"logbroker-{unit}.timer", "ActiveState") == "active"

@@ -123,7 +123,7 @@ def test_a_mistyped_store_is_not_created(call: Call, tmp_path: Path, command: st
 
 
 def test_a_store_where_no_broker_has_run_is_reported(call: Call, tmp_path: Path) -> None:
-    warning = f"no broker has run in {tmp_path / 'store'} so far; check --store-dir"
+    warning = f"no broker has run in {tmp_path / 'store'} yet: unless it is a new"
 
     assert warning in done(call("add", "host", "a"))
     assert warning not in done(call("add", "host", "b"))

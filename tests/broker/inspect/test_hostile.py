@@ -77,7 +77,7 @@ def test_commands_escape_what_clients_wrote(call: Call, provisioned: str, tmp_pa
         ("export", tmp_path),
         ("apply", "--dry-run"),
         ("purge", "--everything", "--dry-run"),
-        ("rm", "--seq", "3", "--dry-run"),
+        ("rm", "3", "--dry-run"),
     ):
         ended = call(*command)
         assert ended.returncode == 0 or command[0] == "check", ended

@@ -167,7 +167,7 @@ async def test_a_receiver_is_asked_once_and_reported_missing_when_it_is_gone(
     assert last.receiver["released"]
     assert 0 < last.missing_seconds < second.missing_seconds + 60
     assert format_partition(altered(first))[-1] == "central (gone)"
-    assert format_partition(last)[-1] == "nobody since central"
+    assert format_partition(last)[-1] == "nobody, last central"
 
 
 @pytest.mark.nats

@@ -73,3 +73,4 @@ async def test_a_start_deletes_nothing(fresh: Connection, caplog: pytest.LogCapt
 
     assert await held(fresh) == 10
     assert "LOGS is not changed, because the change deletes" in caplog.text
+    assert "`logbroker apply --discard old --max-bytes 300` asks first" in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -149,6 +150,20 @@ def test_the_last_error_explains_an_end_in_one_line() -> None:
         ("[7] [FTL] a\x1b[2Kb\r\u202ec", r"a\x1b[2Kb\r\u202ec"),
     ):
         assert explain_end(map(parse_log_line, ["[7] [ERR] first", last, *lines])) == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("[ERR] Error trying to connect to route (attempt 1): dial tcp", logging.INFO),
+        ("[ERR] Error trying to connect to route (attempt 61): dial tcp", logging.ERROR),
+        ("[WRN] JetStream has not established contact with a meta leader", logging.INFO),
+        ('[ERR] Address "0.0.0.0" can not be resolved properly', logging.INFO),
+        ("[ERR] 1:2 - cid:5 - Waiting for routing to be established", logging.ERROR),
+    ],
+)
+def test_what_every_start_logs_is_no_error(line: str, level: int) -> None:
+    assert parse_log_line(f"[7] {line}").level == level
 
 
 KNOWN = {key_of("web01"): "host web01"}

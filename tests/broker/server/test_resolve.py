@@ -126,7 +126,7 @@ def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
         ({"route": ROUTES}, "--cluster"),
         ({"cluster": "logs"}, "--route"),
         ({"cluster": "c", "route": ROUTES, "cluster_listen": ANYWHERE}, "--cluster-secret-file"),
-        ({"site": "a", "site_listen": ANYWHERE}, "add site"),
+        ({"site": "a", "site_listen": ANYWHERE}, "add admin NAME --store-dir /.*site NAME"),
         ({"site": "a", "mirror": "a"}, "name other sites"),
         ({"mirror": "a"}, "needs --site"),
         ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),

@@ -78,7 +78,9 @@ def test_other_variables_with_the_prefix_are_refused(
 
     with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting") as refused:
         load(Example, {"needed": 1}, None)
-    assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
+    assert ("; did you mean EXAMPLE_NAME or EXAMPLE_NAMES?" in str(refused.value)) == (
+        name == "NAEM"
+    )
 
 
 def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(

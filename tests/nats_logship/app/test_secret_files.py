@@ -47,9 +47,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("logreceiver", "host", "a host's credential, logreceiver needs a receiver's"),
         ("logreceiver", "site", "a site's credential, logreceiver needs a receiver's"),
         ("receiving", "monitor", "a monitor's credential, logreceiver needs a receiver's"),
-        ("logbroker", "host", "a host's credential, logbroker needs an admin's"),
-        ("logbroker", "receiver", "a receiver's credential, logbroker needs an admin's"),
-        ("logbroker", "site", "a site's credential, logbroker needs an admin's"),
+        ("logbroker", "host", "a host's credential, logbroker needs an admin's (to see"),
+        ("logbroker", "receiver", "a receiver's credential, logbroker needs an admin's (to see"),
+        ("logbroker", "site", "a site's credential, logbroker needs an admin's (to see"),
     ],
 )
 def test_a_credential_of_another_kind_is_refused_naming_the_needed_kind(
@@ -61,7 +61,8 @@ def test_a_credential_of_another_kind_is_refused_naming_the_needed_kind(
     done = CliRunner().invoke(command, [*arguments, option, str(path)])
 
     assert isinstance(done.exception, ConfigurationError)
-    assert str(done.exception).startswith(f"{path} is {reason}: `logbroker credentials add ")
+    assert str(done.exception).startswith(f"{path} is {reason}")
+    assert ": `logbroker credentials add " in str(done.exception)
 
 
 def test_a_site_takes_no_other_credential(made: Path, tmp_path: Path) -> None:
