@@ -17,7 +17,7 @@ folder, last = Path(sys.argv[1]), Path("/proc/sys/kernel/ns_last_pid")
 with Processes(folder) as programs:
     ours = programs.start("ours", ["true"])
     ours.wait(60)
-    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # starts are told apart by ticks of the clock
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # ticks of the clock distinguish starts
     while True:
         last.write_text(str(ours.pid - 1))
         other = subprocess.Popen(["sleep", "60"], start_new_session=True)

@@ -140,21 +140,13 @@ class Splitter:
             found = split_sections(origin, payload)
             sections = [(_as_text(one.path), one.records, lines) for one, lines in found]
         parts, before = list[SectionLines](), 0
-        place = host, message.sequence, message.stored_at
         for path, records, lines in sections:
             if lines:
-                part = _part(place, path, before, lines, records)
-                parts += _cut(part)
-                before += part.lines
+                count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+                found = message.sequence, message.stored_at, before, lines, count, records
+                parts += _cut(SectionLines(host, path, *found))
+                before += count
         return parts
-
-
-def _part(
-    place: tuple[str, int, int], path: str, before: int, lines: bytes, records: str
-) -> SectionLines:
-    host, sequence, stored_at = place
-    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-    return SectionLines(host, path, sequence, stored_at, before, lines, count, records)
 
 
 def find_host(message: StreamMessage) -> str:

@@ -97,7 +97,7 @@ async def test_a_monitor_has_24_readers_of_its_own_which_leave_nothing(
     async with connect(server, "watch") as connection:
         readers = [MessageReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
         found = [await reader.follow() for reader in readers]
-        assert {one[0].name for one in found} == {"logs.p0.web01"}
+        assert {one[0].subject for one in found} == {"logs.p0.web01"}
         with pytest.raises(OperatorError, match="all 24 consumers that this monitor may create"):
             await MessageReader(connection, "LOGS", at_sequence(1)).follow()
         for reader in readers:

@@ -63,7 +63,7 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
     reader = MessageReader(connection, "LOGS", at_sequence(1))
     async for message in reader.read_all(until - 1):
         head = repr((message.sequence, message.stored_at, message.headers)).encode()
-        found[message.name].update(head + message.payload)
+        found[message.subject].update(head + message.payload)
     return {subject: digest.hexdigest() for subject, digest in found.items()}
 
 
