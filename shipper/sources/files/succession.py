@@ -86,12 +86,12 @@ def _counts_up(files: Collection[FollowedFile]) -> bool:
     """
     numbered = [f.entry for f in files if f.progress.is_fresh and _has_number(f.entry)]
     newest = max((entry.modified for entry in numbered), default=0)
+    there = (f for f in files if f.unseen_since is None and f.entry not in numbered)
     # one of which nothing was read may have been copied and truncated, and written again
     return bool(numbered) and any(
         file.entry.path == file.progress.label
         and (not file.progress.is_fresh or (file.entry.size > 0 and file.entry.modified < newest))
-        for file in files
-        if file.entry not in numbered
+        for file in there
     )
 
 
