@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -304,7 +305,7 @@ class Follower(Source):
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
-        arrived = self._arrivals.opened()
+        arrived = dict(islice(self._arrivals.opened().items(), self._reader.room))
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
         seen = seen._replace(gone=self._find_gone(arrived, seen))
         for file in catalogue.note_scan(seen, now, self._reader):

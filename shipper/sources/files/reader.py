@@ -62,6 +62,13 @@ class FileReader:
         """Whether no more files are open than may be."""
         return len(self._open) <= self.limits.open_files
 
+    @property
+    def room(self) -> int:
+        """How many more deleted files may be open, which are never closed for others."""
+        held = (self._files[key] for key in self._open if key in self._files)
+        deleted = sum(file.unseen_since is not None for file in held)
+        return max(0, self.limits.open_files - deleted)
+
     # opening and closing
 
     def open(self, files: Sequence[FollowedFile]) -> dict[FileKey, str]:

@@ -155,3 +155,29 @@ async def test_a_file_that_is_renamed_before_a_scan_is_read_once(host: Host) -> 
 
     assert sorted(host.shipped.splitlines()) == [b"0", b"1", b"2"]
     assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_deleted_files_that_are_not_shipped_leave_descriptors_for_others(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", open_files=16)  # and 4 that came
+
+    def count_held() -> int:
+        return sum(path.startswith(str(host.folder)) for path in held_by(os.getpid()))
+
+    host.write("a.log", b"a line\n")
+    await host.scan()
+    for number in range(10):
+        names = [f"{number}-{one}.log" for one in range(4)]
+        for name in names:
+            host.write(name, b"%d\n" % number)
+        least = min(5 + 4 * number, 16 + 4)
+        await wait_until(lambda least=least: count_held() >= least)
+        for name in names:
+            (host.folder / name).unlink()
+        await host.scan()
+        assert count_held() <= 16 + 4
+    await host.ship_out()
+
+    missed = [int(one.text.split()[0]) for one in host.reported(NoticeKind.UNREAD)]
+    assert len(host.shipped.splitlines()) + max(missed, default=0) == 1 + 40
