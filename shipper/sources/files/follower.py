@@ -333,7 +333,7 @@ class Follower(Source):
         self._watch(seen, undecided, began)
 
     def _find_gone(self, arrived: Mapping[FileKey, Arrival], seen: Scan) -> list[FileEntry]:
-        """Return the unknown files that came and were deleted before this scan."""
+        """Return the unknown files that came and left their paths before this scan."""
         there = {entry.key for entry in seen.entries}
         unseen = (arrival for key, arrival in arrived.items() if key not in there)
         gone = {arrival.entry.key: arrival.find_gone() for arrival in unseen}

@@ -152,7 +152,9 @@ class FileReader:
 
     def is_linked(self, key: FileKey) -> bool:
         """Whether an open file has a name anywhere."""
-        return os.fstat(self._open[key]).st_nlink > 0
+        with suppress(OSError):  # another machine deleted it
+            return os.fstat(self._open[key]).st_nlink > 0
+        return False
 
     def has_its_content(self, file: FollowedFile) -> bool:
         """Whether the first bytes of an open file are those that were read; raises OSError."""

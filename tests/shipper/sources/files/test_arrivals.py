@@ -1,6 +1,7 @@
 """Files that come and are deleted between two scans, such as those of pods that live shortly."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -181,3 +182,57 @@ async def test_deleted_files_that_are_not_shipped_leave_descriptors_for_others(
 
     missed = [int(one.text.split()[0]) for one in host.reported(NoticeKind.UNREAD)]
     assert len(host.shipped.splitlines()) + max(missed, default=0) == 1 + 40
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["file", "link"])
+async def test_a_file_that_is_moved_out_of_sight_before_a_scan_is_read_once(
+    make_host: MakeHost, *, is_link: bool
+) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    if is_link:
+        host.write("target", b"a line\n")
+        (host.folder / "a.log").symlink_to("target")
+    else:
+        host.write("a.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "a.log"))
+    target = (host.folder / "a.log").rename(host.folder / "b")
+    if is_link:
+        target.unlink()
+        target = host.folder / "target"
+    await host.ship()
+    with target.open("ab") as file:
+        file.write(b"another\n")
+    await host.ship()
+    target.rename(host.folder / "c.log")
+    await host.ship()
+    (host.folder / "c.log").unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"a line\nanother\n"
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["came", "followed"])
+async def test_a_file_that_another_machine_deleted_keeps_no_others_waiting(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, *, is_followed: bool
+) -> None:
+    host, measure = make_host("*.log"), os.fstat
+    await host.ship()
+    host.write("a.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "a.log"))
+    inode = (host.folder / "a.log").stat().st_ino
+    if is_followed:
+        await host.ship()
+
+    def fail(descriptor: int) -> os.stat_result:
+        if (found := measure(descriptor)).st_ino == inode:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return found
+
+    monkeypatch.setattr(os, "fstat", fail)
+    (host.folder / "a.log").unlink()
+    host.write("b.log", b"b\n")
+    await host.ship_out()
+
+    assert host.shipped == b"a line\n" * is_followed + b"b\n"
+    assert is_followed or host.reported(NoticeKind.UNREADABLE)
