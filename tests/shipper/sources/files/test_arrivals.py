@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,49 @@ async def test_a_file_that_another_machine_deleted_keeps_no_others_waiting(
 
     assert host.shipped == b"a line\n" * is_followed + b"b\n"
     assert is_followed or host.reported(NoticeKind.UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("**", "old/a.log"),
+        ("**", "new/deep/a.log"),
+        ("**/*.log", "new/deep/a.log"),
+        ("*/*/*.log", "new/deep/a.log"),
+        ("{x,old/*}.log", "old/a.log"),
+        ("{old,new*/*}/*.log", "new/deep/a.log"),
+    ],
+)
+async def test_a_file_that_comes_and_goes_is_read_in_any_folder_that_patterns_lead_to(
+    make_host: MakeHost, pattern: str, name: str
+) -> None:
+    host = make_host(pattern)
+    host.selection = replace(host.selection, excluded=(str(host.folder / "left"),))
+    await host.follower.retarget(host.selection)
+    (host.folder / "old").mkdir()
+    await host.ship()
+    await host.ship()
+    for one in (host.folder / "empty/deep", (host.folder / name).parent, host.folder / "left/out"):
+        one.mkdir(parents=True, exist_ok=True)
+    host.write(name, b"a line\n")
+    host.write("left/out/a.log", b"left out\n")
+    await wait_until(lambda: is_open(host.folder / name))
+    for one in ("empty", "left", name.partition("/")[0]):
+        shutil.rmtree(host.folder / one)
+    await host.ship_out()
+
+    assert host.shipped == b"a line\n"
+    assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_an_archive_that_comes_and_goes_is_not_read(make_host: MakeHost) -> None:
+    host = make_host("*")
+    await host.ship()
+    for name in ("a.zip", "b.gz", "c.log"):
+        host.write(name, b"%b\n" % name.encode())
+    await wait_until(lambda: is_open(host.folder / "c.log"))
+    for name in ("a.zip", "b.gz", "c.log"):
+        (host.folder / name).unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"c.log\n"
