@@ -222,11 +222,11 @@ class Arrivals:
         if any(os.path.lexists(f"{folder}/{one}") for one in live_names(name)):
             return
         arrival = None
-        if len(self._open) < self._most:
-            with suppress(OSError):  # it is gone, or a link that leads nowhere yet
-                arrival = _open(path)
+        with suppress(OSError):  # it is gone, or a link that leads nowhere yet
+            if len(self._open) < self._most and (arrival := _open(path)) is None:
+                return
         with self._lock:
-            if arrival is None:
+            if arrival is None or arrival.descriptor < 0:
                 self._came.add(path)
             elif arrival.entry.key in self._open:
                 close(arrival.descriptor)
@@ -244,14 +244,17 @@ def _leads_of(glob: str) -> Iterator[str]:
 
 
 def _open(path: str) -> Arrival | None:
-    """Open a file; not one of a folder that our programs write to. Raises OSError."""
-    status, real = os.stat(path), os.path.realpath(path)  # noqa: PTH116 - any bytes
-    if not stat.S_ISREG(status.st_mode) or any(Refusals().owners(_home_of(real))):
+    """Open a file; return None if it is none, but a pipe or a folder, or one of the kernel.
+
+    The descriptor is -1 if our programs write to its folder, or another file is there by now.
+    Raises OSError.
+    """
+    status, real, refusals = os.stat(path), os.path.realpath(path), Refusals()  # noqa: PTH116
+    if not stat.S_ISREG(status.st_mode) or refusals.is_pseudo(status.st_dev, path):
         return None
     key = FileKey(status.st_dev, status.st_ino)
     entry = FileEntry(path, real, path, key, status.st_size, status.st_mtime_ns, wanted=True)
-    descriptor = open_file(entry)
-    return None if descriptor < 0 else Arrival(entry, descriptor)
+    return Arrival(entry, -1 if any(refusals.owners(_home_of(real))) else open_file(entry))
 
 
 def _home_of(path: str) -> str:

@@ -272,14 +272,22 @@ async def test_a_file_that_comes_and_goes_is_read_in_any_folder_that_patterns_le
     assert host.reported(NoticeKind.UNREAD) == []
 
 
-async def test_an_archive_that_comes_and_goes_is_not_read(make_host: MakeHost) -> None:
+async def test_what_is_no_file_of_lines_and_comes_and_goes_is_neither_read_nor_reported(
+    make_host: MakeHost,
+) -> None:
     host = make_host("*")
     await host.ship()
-    for name in ("a.zip", "b.gz", "c.log"):
-        host.write(name, b"%b\n" % name.encode())
-    await wait_until(lambda: is_open(host.folder / "c.log"))
-    for name in ("a.zip", "b.gz", "c.log"):
+    names = ("a.zip", "b.gz", "c", "d", "e", "f.log")
+    for name in ("a.zip", "b.gz"):
+        host.write(name, b"packed\n")
+    os.mkfifo(host.folder / "c")
+    (host.folder / "d").symlink_to("/")
+    (host.folder / "e").symlink_to("/proc/version")
+    host.write("f.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "f.log"))
+    for name in names:
         (host.folder / name).unlink()
     await host.ship_out()
 
-    assert host.shipped == b"c.log\n"
+    assert host.shipped == b"a line\n"
+    assert host.reported(NoticeKind.UNREAD) == []
