@@ -129,6 +129,23 @@ async def test_a_file_that_is_rotated_and_compressed_before_a_scan_is_read_once(
     assert host.shipped == b"first\nsecond\nthird\nfourth\n"
 
 
+async def test_rotations_before_a_scan_are_read_in_order_if_all_but_one_were_compressed(
+    host: Host,
+) -> None:
+    host.write("app.log", b"0\n")
+    await host.ship()
+    for number in range(1, 5):
+        if number > 1:
+            host.move("app.log.1", f"app.log.{9 - number}")
+            host.pack(f"app.log.{9 - number}")
+        host.move("app.log", "app.log.1")
+        host.write("app.log", b"%d\n" % number)
+        await wait_until(lambda: is_open(host.folder / "app.log"))
+    await host.ship_out()
+
+    assert host.shipped == b"0\n1\n2\n3\n4\n"
+
+
 async def test_a_link_to_a_file_of_ours_that_comes_and_goes_is_not_read(host: Host) -> None:
     host.write("other.log", b"a line\n")
     await host.retarget("*.log")
