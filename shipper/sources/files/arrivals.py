@@ -111,8 +111,8 @@ class Arrivals:
 
     def release(self, key: FileKey) -> int:
         """Leave a file to the caller, who closes the descriptor; -1 if it was left before."""
-        with self._lock:
-            return self._open.pop(key).descriptor if key in self._open else -1
+        arrival = self._open.pop(key, None)  # at once: `_lock` may be held in a folder that hangs
+        return -1 if arrival is None else arrival.descriptor
 
     def find_missed(self, entries: Collection[FileEntry], folders: Sequence[str]) -> list[Notice]:
         """Return a notice for each folder from which files are missing that nobody opened.
@@ -136,6 +136,7 @@ class Arrivals:
 
     def close(self) -> None:
         """Stop watching, and close what was opened."""
+        self._most = 0  # a scan that hangs may yet ask to watch
         if self._end >= 0:
             close(self._end)
             self._end = -1

@@ -4,11 +4,13 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from watchdog.observers import inotify_c
 
 from nats_logship.app.files import FOLDER_ID
 from shipper.sources.files.paths import Compression
@@ -308,3 +310,23 @@ async def test_what_is_no_file_of_lines_and_comes_and_goes_is_neither_read_nor_r
 
     assert host.shipped == b"a line\n"
     assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_a_scan_that_hangs_while_the_follower_ends_watches_nothing_later(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, hangs, has_ended = make_host("*.log"), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> int:
+        hangs.set()
+        has_ended.wait(30)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", hang)
+    scan = asyncio.create_task(host.scan())
+    assert await asyncio.to_thread(hangs.wait, 30)
+    await host.follower.close()
+    has_ended.set()
+    await scan
+
+    assert "anon_inode:inotify" not in held_by(os.getpid())
