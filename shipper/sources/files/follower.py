@@ -338,7 +338,8 @@ class Follower(Source):
         unseen = (arrival for key, arrival in arrived.items() if key not in there)
         gone = {arrival.entry.key: arrival.find_gone() for arrival in unseen}
         self._keep_open({key: arrived[key] for key in gone.keys() & self._files.keys()}, ())
-        return [entry for key, entry in gone.items() if entry and key not in self._files]
+        unknown = (entry for key, entry in gone.items() if entry and key not in self._files)
+        return [entry for entry in unknown if self._selection.shows(entry.path)]
 
     def _keep_open(self, arrived: Mapping[FileKey, Arrival], undecided: Container[str]) -> None:
         """Keep those open that are followed now, and close the others but the undecided ones."""

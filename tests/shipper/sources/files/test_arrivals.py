@@ -330,3 +330,17 @@ async def test_a_scan_that_hangs_while_the_follower_ends_watches_nothing_later(
     await scan
 
     assert "anon_inode:inotify" not in held_by(os.getpid())
+
+
+async def test_a_file_that_came_and_is_selected_no_more_is_not_read(make_host: MakeHost) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    host.write("a.log", b"a\n")
+    host.write("b.log", b"b\n")
+    await wait_until(lambda: all(is_open(host.folder / name) for name in ("a.log", "b.log")))
+    await host.retarget("b.*")
+    for name in ("a.log", "b.log"):
+        (host.folder / name).unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"b\n"
