@@ -249,10 +249,14 @@ class Catalogue:
 
     def _find_gone(self, found: Sample) -> list[Known]:
         """Return the files that were deleted before they were seen, if this may be such a copy."""
-        if found.entry.compression is None:
-            return []
         gone = (self.files[key] for key in self.memory.gone if key in self.files)
-        group = (file for file in gone if file.home == found.entry.group)
+        group = (
+            file
+            for file in gone
+            if file.home == found.entry.group
+            # another file may begin like one that had few lines
+            and (found.entry.compression or file.size == found.size)
+        )
         return [Known(file.progress.last, Presence.DELETED) for file in group]
 
     @property

@@ -148,6 +148,22 @@ async def test_rotations_before_a_scan_are_read_in_order_if_all_but_one_were_com
     assert host.shipped == b"0\n1\n2\n3\n4\n"
 
 
+async def test_a_file_that_is_rotated_by_copy_and_deletion_before_a_scan_is_read_once(
+    host: Host,
+) -> None:
+    host.write("app.log", b"%064d\n" % 0)
+    await host.ship()
+    host.move("app.log", "app.log.2")
+    host.write("app.log", b"%064d\n" % 1)
+    await wait_until(lambda: is_open(host.folder / "app.log"))
+    shutil.copy(host.folder / "app.log", host.folder / "app.log.1")
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"%064d\n" % 2)
+    await host.ship_out()
+
+    assert host.shipped == b"".join(b"%064d\n" % number for number in range(3))
+
+
 async def test_a_link_to_a_file_of_ours_that_comes_and_goes_is_not_read(host: Host) -> None:
     host.write("other.log", b"a line\n")
     await host.retarget("*.log")
