@@ -37,6 +37,7 @@ _OVERFLOW = (
     "has more changes than inotify reports (fs.inotify.max_queued_events): "
     "files that came and were deleted may be missing"
 )
+_UNWATCHED = "cannot be watched for files that come and are deleted between two scans"
 
 
 class Arrival(NamedTuple):
@@ -83,15 +84,19 @@ class Arrivals:
         self._folders: set[str] = set()  # that are watched before a scan saw them
         self._deleted: list[str] = []
         self._has_overflowed = False
+        self._shortage = ""  # as it was reported last
         self._seen: tuple[Collection[FileEntry], Sequence[str]] = (), ()  # by the last scan
         self._counts = Counter[str]()  # of missed files, by folder
         self._ending, self._end = -1, -1  # a pipe
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
-    def watch(self, folders: Iterable[str], selection: Selection) -> None:
-        """Watch those of these folders to which files may come that the selection shows."""
+    def watch(self, folders: Iterable[str], selection: Selection) -> list[Notice]:
+        """Watch those of these folders to which files may come that the selection shows.
+
+        Returns what is to be reported.
+        """
         if not self._most:
-            return
+            return []
         with self._lock:
             if selection is not self._selection:
                 globs = chain.from_iterable(map(expand_braces, selection.patterns))
@@ -102,6 +107,10 @@ class Arrivals:
             # a scan that began before they came did not see them
             self._folders = set(filter(os.path.isdir, self._folders.difference(folders)))
             self._inotify.watch({*filter(self._leads_to, folders), *self._folders})
+            if self._shortage == self._inotify.shortage:
+                return []
+            self._shortage = self._inotify.shortage
+        return [Notice(NoticeKind.UNWATCHED, "/", f"{_UNWATCHED}: {self._shortage}")]
 
     def opened(self) -> Mapping[FileKey, Arrival]:
         """Return the files that have come by now and are open."""

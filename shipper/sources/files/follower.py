@@ -356,7 +356,7 @@ class Follower(Source):
         took = time.monotonic() - began
         self._catalogue.notices += self._changes.watch(seen.folders, entries, took)
         decided = [entry for entry in seen.entries if entry.group not in undecided]
-        self._arrivals.watch(seen.folders, self._selection)
+        self._catalogue.notices += self._arrivals.watch(seen.folders, self._selection)
         self._catalogue.notices += self._arrivals.find_missed(decided, seen.folders)
 
     def _compare(self, file: FollowedFile, now: int) -> None:

@@ -1,6 +1,7 @@
 """Files that come and are deleted between two scans, such as those of pods that live shortly."""
 
 import asyncio
+import ctypes
 import errno
 import os
 import shutil
@@ -360,3 +361,24 @@ async def test_a_file_that_came_and_is_selected_no_more_is_not_read(make_host: M
     await host.ship_out()
 
     assert host.shipped == b"b\n"
+
+
+async def test_it_is_reported_once_that_files_that_come_cannot_be_watched(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = inotify_c.inotify_init, list[int]()
+
+    def fail_after_the_first() -> int:
+        if not begun:
+            begun.append(begin())
+            return begun[0]
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_init", fail_after_the_first)
+    host = make_host("*.log")
+    for _ in range(3):
+        await host.ship()
+
+    (notice,) = host.reported(NoticeKind.UNWATCHED)
+    assert notice.text.endswith("raise fs.inotify.max_user_instances")
