@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
     descriptor: int
 
     def find_gone(self) -> FileEntry | None:
-        """Return the entry of a file with content that left its path, as it is now; None if not."""
+        """Return the entry of a file that left its path, as it is now; None if not."""
         with suppress(OSError):
             found = os.stat(self.entry.path)  # noqa: PTH116 - a path of any bytes
             if (found.st_dev, found.st_ino) == self.entry.key:
@@ -56,8 +56,6 @@ class Arrival(NamedTuple):
             status = os.fstat(self.descriptor)
         except OSError:  # another machine deleted it, which sampling reports
             return self.entry
-        if not status.st_size:
-            return None
         return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)
 
 

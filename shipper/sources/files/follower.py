@@ -305,7 +305,7 @@ class Follower(Source):
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
-        arrived = dict(islice(self._arrivals.opened().items(), self._reader.room))
+        arrived = dict(islice(self._arrivals.opened().items(), self._reader.space))
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
         seen = seen._replace(gone=self._find_gone(arrived, seen))
         for file in catalogue.note_scan(seen, now, self._reader):

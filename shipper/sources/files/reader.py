@@ -63,7 +63,7 @@ class FileReader:
         return len(self._open) <= self.limits.open_files
 
     @property
-    def room(self) -> int:
+    def space(self) -> int:
         """How many more deleted files may be open, which are never closed for others."""
         held = (self._files[key] for key in self._open if key in self._files)
         deleted = sum(file.unseen_since is not None for file in held)

@@ -222,7 +222,7 @@ async def test_deleted_files_that_are_not_shipped_leave_descriptors_for_others(
 
 
 @pytest.mark.parametrize("is_link", [False, True], ids=["file", "link"])
-async def test_a_file_that_is_moved_out_of_sight_before_a_scan_is_read_once(
+async def test_a_file_that_is_moved_away_before_a_scan_is_read_once(
     make_host: MakeHost, *, is_link: bool
 ) -> None:
     host = make_host("*.log")
@@ -247,6 +247,21 @@ async def test_a_file_that_is_moved_out_of_sight_before_a_scan_is_read_once(
     await host.ship_out()
 
     assert host.shipped == b"a line\nanother\n"
+
+
+async def test_what_a_file_that_was_deleted_while_it_was_empty_gets_late_is_read(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    with (host.folder / "a.log").open("ab") as file:
+        await wait_until(lambda: is_open(host.folder / "a.log"))
+        (host.folder / "a.log").unlink()
+        await host.ship()
+        file.write(b"late\n")
+    await host.ship_out()
+
+    assert host.shipped == b"late\n"
 
 
 @pytest.mark.parametrize("is_followed", [False, True], ids=["came", "followed"])
