@@ -84,7 +84,7 @@ def _counts_up(files: Collection[FollowedFile]) -> bool:
 
     `rotatelogs -n` does so: the file with the next number is the newest one.
     """
-    new = [(-_number_of(f.entry), f.entry.modified) for f in files if f.progress.is_fresh]
+    new = [(_number_of(f.entry), f.entry.modified) for f in files if f.progress.is_fresh]
     times = [modified for number, modified in sorted(new) if number > 0]
     kept = [f for f in files if f.entry.path == f.progress.label and not f.is_rotated]
     if any(not file.progress.is_fresh for file in kept):
@@ -100,9 +100,9 @@ def _counts_up(files: Collection[FollowedFile]) -> bool:
 
 
 def _number_of(entry: FileEntry) -> int:
-    """Return the number in a name, negative; 0 if there is none, or it was compressed since."""
+    """Return the number in a name; 0 if there is none, or it was compressed since."""
     key = rotation_key(entry.path) if entry.compression is None else None
-    return min(0, key[1][0]) if key else 0
+    return max(0, -key[1][0]) if key else 0
 
 
 def _follows(file: FollowedFile, other: FollowedFile, ranks: Mapping[str, int]) -> bool:
