@@ -138,15 +138,15 @@ MUTANTS = (
     Mutant(
         "a file that was opened when it came is read although it was deleted",
         "shipper/sources/files/arrivals.py",
-        "if status.st_nlink or not status.st_size:",
-        "if True:",
+        "return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)",
+        "return None",
         "tests/shipper/sources/files/test_arrivals.py",
     ),
     Mutant(
         "a file that came and was deleted is read before its successor",
         "shipper/sources/files/catalogue.py",
-        "if sample.entry.key in self.memory.gone:  # and",
-        "if False:  # and",
+        "unseen_since=now if is_gone else None",
+        "unseen_since=None",
         "tests/shipper/sources/files/test_arrivals.py",
     ),
     Mutant(

@@ -5,20 +5,29 @@ counted.
 """
 
 import os
+import re
 import select
 import stat
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from shipper.sources.files import inotify
 from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.files.inotify import Inotify
 from shipper.sources.files.listing import Refusals
-from shipper.sources.files.paths import Selection, compression_of, live_names, pattern_of
+from shipper.sources.files.paths import (
+    COMPRESSED,
+    Selection,
+    expand_braces,
+    fixed_part,
+    live_names,
+    pattern_of,
+)
 from shipper.sources.files.sampling import close, open_file
 from shipper.sources.notices import Notice, NoticeKind
 
@@ -28,6 +37,7 @@ _OVERFLOW = (
     "has more changes than inotify reports (fs.inotify.max_queued_events): "
     "files that came and were deleted may be missing"
 )
+_UNWATCHED = "cannot be watched for files that come and are deleted between two scans"
 
 
 class Arrival(NamedTuple):
@@ -37,10 +47,15 @@ class Arrival(NamedTuple):
     descriptor: int
 
     def find_gone(self) -> FileEntry | None:
-        """Return the entry of a file with content that was deleted, as it is now; None if not."""
-        status = os.fstat(self.descriptor)
-        if status.st_nlink or not status.st_size:
-            return None
+        """Return the entry of a file that left its path, as it is now; None if not."""
+        with suppress(OSError):
+            found = os.stat(self.entry.path)  # noqa: PTH116 - a path of any bytes
+            if (found.st_dev, found.st_ino) == self.entry.key:
+                return None
+        try:
+            status = os.fstat(self.descriptor)
+        except OSError:  # another machine deleted it, which sampling reports
+            return self.entry
         return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)
 
 
@@ -48,8 +63,8 @@ class Arrivals:
     """What came to the watched folders since the last scan.
 
     Its thread opens the files that patterns show, `most` at a time; if that is 0, there is none.
-    A folder that comes is watched at once if a pattern shows files in it. The paths of folders end
-    with a slash.
+    A folder that comes is watched at once if a pattern may show files in it, or beneath. The paths
+    of folders end with a slash.
     """
 
     # A scan takes the events that wait first, so that what it sees is not taken for missed later.
@@ -61,27 +76,39 @@ class Arrivals:
         self._taking = threading.Lock()
         self._inotify = Inotify(inotify.CAME | inotify.LEFT | inotify.DELETED)
         self._selection = Selection(())
+        self._leads: Collection[re.Pattern[str]] = ()  # the folders to which files may come
         self._open: dict[FileKey, Arrival] = {}
         self._came: set[str] = set()  # those that are not open
         self._folders: set[str] = set()  # that are watched before a scan saw them
         self._deleted: list[str] = []
         self._has_overflowed = False
+        self._shortage = ""  # as it was reported last
         self._seen: tuple[Collection[FileEntry], Sequence[str]] = (), ()  # by the last scan
         self._counts = Counter[str]()  # of missed files, by folder
         self._ending, self._end = -1, -1  # a pipe
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
-    def watch(self, folders: Iterable[str], selection: Selection) -> None:
-        """Watch those of these folders to which files may come that the selection shows."""
+    def watch(self, folders: Iterable[str], selection: Selection) -> list[Notice]:
+        """Watch those of these folders to which files may come that the selection shows.
+
+        Returns what is to be reported.
+        """
         if not self._most:
-            return
+            return []
         with self._lock:
-            self._selection = selection
+            if selection is not self._selection:
+                globs = chain.from_iterable(map(expand_braces, selection.patterns))
+                leads = dict.fromkeys(chain.from_iterable(map(_leads_of, globs)))
+                self._selection, self._leads = selection, list(map(pattern_of, leads))
             if self._inotify.descriptor < 0:
                 self._begin()
             # a scan that began before they came did not see them
             self._folders = set(filter(os.path.isdir, self._folders.difference(folders)))
-            self._inotify.watch({*filter(self._may_show, folders), *self._folders})
+            self._inotify.watch({*filter(self._leads_to, folders), *self._folders})
+            if self._shortage == self._inotify.shortage:
+                return []
+            self._shortage = self._inotify.shortage
+        return [Notice(NoticeKind.UNWATCHED, "/", f"{_UNWATCHED}: {self._shortage}")]
 
     def opened(self) -> Mapping[FileKey, Arrival]:
         """Return the files that have come by now and are open."""
@@ -91,8 +118,8 @@ class Arrivals:
 
     def release(self, key: FileKey) -> int:
         """Leave a file to the caller, who closes the descriptor; -1 if it was left before."""
-        with self._lock:
-            return self._open.pop(key).descriptor if key in self._open else -1
+        arrival = self._open.pop(key, None)  # at once: `_lock` may be held in a folder that hangs
+        return -1 if arrival is None else arrival.descriptor
 
     def find_missed(self, entries: Collection[FileEntry], folders: Sequence[str]) -> list[Notice]:
         """Return a notice for each folder from which files are missing that nobody opened.
@@ -116,6 +143,7 @@ class Arrivals:
 
     def close(self) -> None:
         """Stop watching, and close what was opened."""
+        self._most = 0  # a scan that hangs may yet ask to watch
         if self._end >= 0:
             close(self._end)
             self._end = -1
@@ -127,10 +155,9 @@ class Arrivals:
         text = f"{self._counts[home]} that came were deleted before they were opened, and not read"
         return Notice(NoticeKind.UNREAD, home, f"{text}; the last one is {last}")
 
-    def _may_show(self, folder: str) -> bool:
-        """Whether a pattern shows files in a folder, or in one that may come in it."""
-        homes = [_home_of(one) for one in self._selection.patterns]
-        return any(pattern_of(one).fullmatch(folder) for one in (*homes, *map(_home_of, homes)))
+    def _leads_to(self, folder: str) -> bool:
+        """Whether a pattern may show files in a folder, or beneath."""
+        return any(lead.fullmatch(folder) for lead in self._leads)
 
     # what the events say
 
@@ -159,48 +186,55 @@ class Arrivals:
                 events = list(self._inotify.read())
                 found = [(e.mask, path) for e in events for path in self._inotify.paths_of(e)]
             self._has_overflowed |= any(event.mask & inotify.OVERFLOW for event in events)
-            for mask, path in found:
-                self._note(mask, path)
+            for mask, path in found:  # and what is in folders that came
+                found += self._note(mask, path)
         finally:
             self._taking.release()
 
-    def _note(self, mask: int, path: str) -> None:
-        is_folder = bool(mask & inotify.IS_FOLDER)
-        if mask & inotify.CAME:
-            (self._note_folder if is_folder else self._note_file)(path)
-            return
-        name = f"{path}/" if is_folder else path
+    def _note(self, mask: int, path: str) -> Iterable[tuple[int, str]]:
+        name = f"{path}/" if mask & inotify.IS_FOLDER else path
+        if not mask & inotify.CAME:
+            self._note_left(name, mask)
+        elif name == path:
+            self._note_file(path)
+        else:
+            return self._note_folder(path)
+        return ()
+
+    def _note_left(self, name: str, mask: int) -> None:
         with self._lock:
             if mask & inotify.DELETED and name in self._came:
                 self._deleted.append(name)
             self._came.discard(name)  # one that was moved away is found again
 
-    def _note_folder(self, path: str) -> None:
-        homes = map(_home_of, self._selection.patterns)
-        shows_files = any(pattern_of(home).fullmatch(path) for home in homes)
-        if not shows_files or Refusals().is_marked(path):
-            return
+    def _note_folder(self, path: str) -> Iterable[tuple[int, str]]:
+        """Watch a folder; return what is in it, as if that came after it."""
+        is_shown = self._leads_to(path) and not self._selection.excludes(path)
+        if not is_shown or Refusals().is_marked(path):
+            return ()
         with self._lock:
-            self._came.add(f"{path}/")
             self._folders.add(path)
             self._inotify.add(path)
         with suppress(OSError), os.scandir(path) as entries:
-            for entry in entries:
-                self._note_file(entry.path)
+            kinds = inotify.CAME, inotify.CAME | inotify.IS_FOLDER
+            return [(kinds[one.is_dir(follow_symlinks=False)], one.path) for one in entries]
+        with self._lock:
+            self._came.add(f"{path}/")  # it is gone, and what was in it
+        return ()
 
     def _note_file(self, path: str) -> None:
         """Open a file; a rotated or compressed one is a copy, as a rule."""
         folder, _, name = path.rpartition("/")
-        is_sibling = any(os.path.lexists(f"{folder}/{one}") for one in live_names(name))
-        if compression_of(name) or is_sibling or not self._selection.shows(path):
+        if name.endswith(COMPRESSED) or not self._selection.shows(path):
+            return
+        if any(os.path.lexists(f"{folder}/{one}") for one in live_names(name)):
             return
         arrival = None
-        if len(self._open) < self._most:
-            with suppress(OSError):  # it is gone, or a link that leads nowhere yet
-                arrival = _open(path)
+        with suppress(OSError):  # it is gone, or a link that leads nowhere yet
+            if len(self._open) < self._most and (arrival := _open(path)) is None:
+                return
         with self._lock:
-            self._came.discard(f"{folder}/")  # its files count
-            if arrival is None:
+            if arrival is None or arrival.descriptor < 0:
                 self._came.add(path)
             elif arrival.entry.key in self._open:
                 close(arrival.descriptor)
@@ -208,15 +242,27 @@ class Arrivals:
                 self._open[arrival.entry.key] = arrival
 
 
+def _leads_of(glob: str) -> Iterator[str]:
+    """Yield globs of the folders of a glob's files, and of those that may come above them."""
+    lead, first = glob if glob.endswith("/**") else _home_of(glob), fixed_part(glob)
+    yield lead
+    while len(lead) > len(first):
+        lead = _home_of(lead)
+        yield lead
+
+
 def _open(path: str) -> Arrival | None:
-    """Open a file; not one of a folder that our programs write to. Raises OSError."""
-    status, real = os.stat(path), os.path.realpath(path)  # noqa: PTH116 - any bytes
-    if not stat.S_ISREG(status.st_mode) or any(Refusals().owners(_home_of(real))):
+    """Open a file; return None if it is none, but a pipe or a folder, or one of the kernel.
+
+    The descriptor is -1 if our programs write to its folder, or another file is there by now.
+    Raises OSError.
+    """
+    status, real, refusals = os.stat(path), os.path.realpath(path), Refusals()  # noqa: PTH116
+    if not stat.S_ISREG(status.st_mode) or refusals.is_pseudo(status.st_dev, path):
         return None
     key = FileKey(status.st_dev, status.st_ino)
     entry = FileEntry(path, real, path, key, status.st_size, status.st_mtime_ns, wanted=True)
-    descriptor = open_file(entry)
-    return None if descriptor < 0 else Arrival(entry, descriptor)
+    return Arrival(entry, -1 if any(refusals.owners(_home_of(real))) else open_file(entry))
 
 
 def _home_of(path: str) -> str:

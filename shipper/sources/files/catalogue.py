@@ -249,10 +249,14 @@ class Catalogue:
 
     def _find_gone(self, found: Sample) -> list[Known]:
         """Return the files that were deleted before they were seen, if this may be such a copy."""
-        if found.entry.compression is None:
-            return []
         gone = (self.files[key] for key in self.memory.gone if key in self.files)
-        group = (file for file in gone if file.home == found.entry.group)
+        group = (
+            file
+            for file in gone
+            if file.home == found.entry.group
+            # another file may begin like one that had few lines
+            and (found.entry.compression or file.size == found.size)
+        )
         return [Known(file.progress.last, Presence.DELETED) for file in group]
 
     @property
@@ -323,10 +327,8 @@ class Catalogue:
     def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
         home = self.memory.find_home(cursor.path, sample.entry)
         file = FollowedFile.follow(cursor, sample, home, now)
-        if sample.entry.key in self.memory.gone:  # and so before its successor
-            gone = FileState.DELETED
-            file = file._replace(state=gone, unseen_since=now, is_linked=False)
-        self.memory.keep(file)
+        is_gone = sample.entry.key in self.memory.gone
+        self.memory.keep(file._replace(unseen_since=now if is_gone else None))
         for group in {sample.entry.group, home}:
             self.memory.followed_in[group].append(sample.entry.key)
         self.report(NoticeKind.FOUND, sample.entry.path, f"is followed from byte {cursor.offset}")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -304,7 +305,7 @@ class Follower(Source):
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
-        arrived = self._arrivals.opened()
+        arrived = dict(islice(self._arrivals.opened().items(), self._reader.space))
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
         seen = seen._replace(gone=self._find_gone(arrived, seen))
         for file in catalogue.note_scan(seen, now, self._reader):
@@ -326,16 +327,19 @@ class Follower(Source):
         samples = [one for one in found.values() if isinstance(one, Sample)]
         catalogue.settle(samples, undecided, now, self.stored)
         self._keep_open(arrived, undecided)
+        for file in filter(None, (self._files.get(entry.key) for entry in seen.gone)):
+            self._note_unseen(file, now)
         self._prepare_reading(now)
         self._watch(seen, undecided, began)
 
     def _find_gone(self, arrived: Mapping[FileKey, Arrival], seen: Scan) -> list[FileEntry]:
-        """Return the unknown files that came and were deleted before this scan."""
+        """Return the unknown files that came and left their paths before this scan."""
         there = {entry.key for entry in seen.entries}
         unseen = (arrival for key, arrival in arrived.items() if key not in there)
         gone = {arrival.entry.key: arrival.find_gone() for arrival in unseen}
         self._keep_open({key: arrived[key] for key in gone.keys() & self._files.keys()}, ())
-        return [entry for key, entry in gone.items() if entry and key not in self._files]
+        unknown = (entry for key, entry in gone.items() if entry and key not in self._files)
+        return [entry for entry in unknown if self._selection.shows(entry.path)]
 
     def _keep_open(self, arrived: Mapping[FileKey, Arrival], undecided: Container[str]) -> None:
         """Keep those open that are followed now, and close the others but the undecided ones."""
@@ -352,7 +356,7 @@ class Follower(Source):
         took = time.monotonic() - began
         self._catalogue.notices += self._changes.watch(seen.folders, entries, took)
         decided = [entry for entry in seen.entries if entry.group not in undecided]
-        self._arrivals.watch(seen.folders, self._selection)
+        self._catalogue.notices += self._arrivals.watch(seen.folders, self._selection)
         self._catalogue.notices += self._arrivals.find_missed(decided, seen.folders)
 
     def _compare(self, file: FollowedFile, now: int) -> None:

@@ -62,6 +62,13 @@ class FileReader:
         """Whether no more files are open than may be."""
         return len(self._open) <= self.limits.open_files
 
+    @property
+    def space(self) -> int:
+        """How many more deleted files may be open, which are never closed for others."""
+        held = (self._files[key] for key in self._open if key in self._files)
+        deleted = sum(file.unseen_since is not None for file in held)
+        return max(0, self.limits.open_files - deleted)
+
     # opening and closing
 
     def open(self, files: Sequence[FollowedFile]) -> dict[FileKey, str]:
@@ -145,7 +152,9 @@ class FileReader:
 
     def is_linked(self, key: FileKey) -> bool:
         """Whether an open file has a name anywhere."""
-        return os.fstat(self._open[key]).st_nlink > 0
+        with suppress(OSError):  # another machine deleted it
+            return os.fstat(self._open[key]).st_nlink > 0
+        return False
 
     def has_its_content(self, file: FollowedFile) -> bool:
         """Whether the first bytes of an open file are those that were read; raises OSError."""

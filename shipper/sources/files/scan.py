@@ -21,7 +21,7 @@ class Scan(NamedTuple):
 
     `archives` are those that cannot be read, `folders` those to watch for changes, `refused` the
     folders and patterns that are left out. `gone` are files that were opened when they came, and
-    were deleted before the scan.
+    left their paths before the scan.
     """
 
     entries: Collection[FileEntry]

@@ -84,29 +84,33 @@ def _counts_up(files: Collection[FollowedFile]) -> bool:
 
     `rotatelogs -n` does so: the file with the next number is the newest one.
     """
-    numbered = [f.entry for f in files if f.progress.is_fresh and _has_number(f.entry)]
-    newest = max((entry.modified for entry in numbered), default=0)
-    there = (f for f in files if f.unseen_since is None and f.entry not in numbered)
-    # one of which nothing was read may have been copied and truncated, and written again
-    return bool(numbered) and any(
-        file.entry.path == file.progress.label
-        and (not file.progress.is_fresh or (file.entry.size > 0 and file.entry.modified < newest))
-        for file in there
+    new = [(_number_of(f.entry), f.entry.modified) for f in files if f.progress.is_fresh]
+    times = [modified for number, modified in sorted(new) if number > 0]
+    kept = [f for f in files if f.entry.path == f.progress.label and not f.is_rotated]
+    if any(not file.progress.is_fresh for file in kept):
+        return bool(times)
+    # one of which nothing was read may have come by any rotation, and a rotated one is written late
+    is_renamed = any(not file.progress.is_fresh for file in files)
+    is_ascending = times == sorted(times) and not is_renamed
+    return is_ascending and any(
+        (len(times) > 1 or file.has_grown) and file.entry.size > 0 and file.entry.modified < first
+        for file in kept
+        for first in times[:1]
     )
 
 
-def _has_number(entry: FileEntry) -> bool:
-    key = rotation_key(entry.path)
-    return key is not None and key[1][0] < 0
+def _number_of(entry: FileEntry) -> int:
+    """Return the number in a name; 0 if there is none, or it was compressed since."""
+    key = rotation_key(entry.path) if entry.compression is None else None
+    return max(0, -key[1][0]) if key else 0
 
 
 def _follows(file: FollowedFile, other: FollowedFile, ranks: Mapping[str, int]) -> bool:
     # a deleted file has no name any more
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
-    by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
-    if not has_names:  # of those written in one tick of the clock the order of coming counts
-        by_time = file.entry.modified >= other.entry.modified
+    # of those that were deleted at one path in the same moment, the one that came later
+    by_time = (file.entry.modified, file.entry.path) >= (other.entry.modified, other.entry.path)
     # a file that is read although it was never seen before comes after those that we know
     comes_after = file.progress.is_fresh and not (
         other.progress.is_fresh and other.file not in ranks

@@ -1,12 +1,17 @@
 """Files that come and are deleted between two scans, such as those of pods that live shortly."""
 
 import asyncio
+import ctypes
+import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from watchdog.observers import inotify_c
 
 from nats_logship.app.files import FOLDER_ID
 from shipper.sources.files.paths import Compression
@@ -143,6 +148,39 @@ async def test_a_file_that_is_rotated_and_compressed_before_a_scan_is_read_once(
     assert host.shipped == b"first\nsecond\nthird\nfourth\n"
 
 
+async def test_rotations_before_a_scan_are_read_in_order_if_all_but_one_were_compressed(
+    host: Host,
+) -> None:
+    host.write("app.log", b"0\n")
+    await host.ship()
+    for number in range(1, 5):
+        if number > 1:
+            host.move("app.log.1", f"app.log.{9 - number}")
+            host.pack(f"app.log.{9 - number}")
+        host.move("app.log", "app.log.1")
+        host.write("app.log", b"%d\n" % number)
+        await wait_until(lambda: is_open(host.folder / "app.log"))
+    await host.ship_out()
+
+    assert host.shipped == b"0\n1\n2\n3\n4\n"
+
+
+async def test_a_file_that_is_rotated_by_copy_and_deletion_before_a_scan_is_read_once(
+    host: Host,
+) -> None:
+    host.write("app.log", b"%064d\n" % 0)
+    await host.ship()
+    host.move("app.log", "app.log.2")
+    host.write("app.log", b"%064d\n" % 1)
+    await wait_until(lambda: is_open(host.folder / "app.log"))
+    shutil.copy(host.folder / "app.log", host.folder / "app.log.1")
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"%064d\n" % 2)
+    await host.ship_out()
+
+    assert host.shipped == b"".join(b"%064d\n" % number for number in range(3))
+
+
 async def test_a_link_to_a_file_of_ours_that_comes_and_goes_is_not_read(host: Host) -> None:
     host.write("other.log", b"a line\n")
     await host.retarget("*.log")
@@ -171,3 +209,207 @@ async def test_a_file_that_is_renamed_before_a_scan_is_read_once(host: Host) -> 
 
     assert sorted(host.shipped.splitlines()) == [b"0", b"1", b"2"]
     assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_deleted_files_that_are_not_shipped_leave_descriptors_for_others(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", open_files=16)  # and 4 that came
+
+    def count_held() -> int:
+        return sum(path.startswith(str(host.folder)) for path in held_by(os.getpid()))
+
+    host.write("a.log", b"a line\n")
+    await host.scan()
+    for number in range(10):
+        names = [f"{number}-{one}.log" for one in range(4)]
+        for name in names:
+            host.write(name, b"%d\n" % number)
+        least = min(5 + 4 * number, 16 + 4)
+        await wait_until(lambda least=least: count_held() >= least)
+        for name in names:
+            (host.folder / name).unlink()
+        await host.scan()
+        assert count_held() <= 16 + 4
+    await host.ship_out()
+
+    missed = [int(one.text.split()[0]) for one in host.reported(NoticeKind.UNREAD)]
+    assert len(host.shipped.splitlines()) + max(missed, default=0) == 1 + 40
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["file", "link"])
+async def test_a_file_that_is_moved_away_before_a_scan_is_read_once(
+    make_host: MakeHost, *, is_link: bool
+) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    if is_link:
+        host.write("target", b"a line\n")
+        (host.folder / "a.log").symlink_to("target")
+    else:
+        host.write("a.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "a.log"))
+    target = (host.folder / "a.log").rename(host.folder / "b")
+    if is_link:
+        target.unlink()
+        target = host.folder / "target"
+    await host.ship()
+    with target.open("ab") as file:
+        file.write(b"another\n")
+    await host.ship()
+    target.rename(host.folder / "c.log")
+    await host.ship()
+    (host.folder / "c.log").unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"a line\nanother\n"
+
+
+async def test_what_a_file_that_was_deleted_while_it_was_empty_gets_late_is_read(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    with (host.folder / "a.log").open("ab") as file:
+        await wait_until(lambda: is_open(host.folder / "a.log"))
+        (host.folder / "a.log").unlink()
+        await host.ship()
+        file.write(b"late\n")
+    await host.ship_out()
+
+    assert host.shipped == b"late\n"
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["came", "followed"])
+async def test_a_file_that_another_machine_deleted_keeps_no_others_waiting(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, *, is_followed: bool
+) -> None:
+    host, measure = make_host("*.log"), os.fstat
+    await host.ship()
+    host.write("a.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "a.log"))
+    inode = (host.folder / "a.log").stat().st_ino
+    if is_followed:
+        await host.ship()
+
+    def fail(descriptor: int) -> os.stat_result:
+        if (found := measure(descriptor)).st_ino == inode:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return found
+
+    monkeypatch.setattr(os, "fstat", fail)
+    (host.folder / "a.log").unlink()
+    host.write("b.log", b"b\n")
+    await host.ship_out()
+
+    assert host.shipped == b"a line\n" * is_followed + b"b\n"
+    assert is_followed or host.reported(NoticeKind.UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("**", "old/a.log"),
+        ("**", "new/deep/a.log"),
+        ("**/*.log", "new/deep/a.log"),
+        ("*/*/*.log", "new/deep/a.log"),
+        ("{x,old/*}.log", "old/a.log"),
+        ("{old,new*/*}/*.log", "new/deep/a.log"),
+    ],
+)
+async def test_a_file_that_comes_and_goes_is_read_in_any_folder_that_patterns_lead_to(
+    make_host: MakeHost, pattern: str, name: str
+) -> None:
+    host = make_host(pattern)
+    host.selection = replace(host.selection, excluded=(str(host.folder / "left"),))
+    await host.follower.retarget(host.selection)
+    (host.folder / "old").mkdir()
+    await host.ship()
+    await host.ship()
+    for one in (host.folder / "empty/deep", (host.folder / name).parent, host.folder / "left/out"):
+        one.mkdir(parents=True, exist_ok=True)
+    host.write(name, b"a line\n")
+    host.write("left/out/a.log", b"left out\n")
+    await wait_until(lambda: is_open(host.folder / name))
+    for one in ("empty", "left", name.partition("/")[0]):
+        shutil.rmtree(host.folder / one)
+    await host.ship_out()
+
+    assert host.shipped == b"a line\n"
+    assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_what_is_no_file_of_lines_and_comes_and_goes_is_neither_read_nor_reported(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*")
+    await host.ship()
+    names = ("a.zip", "b.gz", "c", "d", "e", "f.log")
+    for name in ("a.zip", "b.gz"):
+        host.write(name, b"packed\n")
+    os.mkfifo(host.folder / "c")
+    (host.folder / "d").symlink_to("/")
+    (host.folder / "e").symlink_to("/proc/version")
+    host.write("f.log", b"a line\n")
+    await wait_until(lambda: is_open(host.folder / "f.log"))
+    for name in names:
+        (host.folder / name).unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"a line\n"
+    assert host.reported(NoticeKind.UNREAD) == []
+
+
+async def test_a_scan_that_hangs_while_the_follower_ends_watches_nothing_later(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, hangs, has_ended = make_host("*.log"), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> int:
+        hangs.set()
+        has_ended.wait(30)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", hang)
+    scan = asyncio.create_task(host.scan())
+    assert await asyncio.to_thread(hangs.wait, 30)
+    await host.follower.close()
+    has_ended.set()
+    await scan
+
+    assert "anon_inode:inotify" not in held_by(os.getpid())
+
+
+async def test_a_file_that_came_and_is_selected_no_more_is_not_read(make_host: MakeHost) -> None:
+    host = make_host("*.log")
+    await host.ship()
+    host.write("a.log", b"a\n")
+    host.write("b.log", b"b\n")
+    await wait_until(lambda: all(is_open(host.folder / name) for name in ("a.log", "b.log")))
+    await host.retarget("b.*")
+    for name in ("a.log", "b.log"):
+        (host.folder / name).unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"b\n"
+
+
+async def test_it_is_reported_once_that_files_that_come_cannot_be_watched(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = inotify_c.inotify_init, list[int]()
+
+    def fail_after_the_first() -> int:
+        if not begun:
+            begun.append(begin())
+            return begun[0]
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_init", fail_after_the_first)
+    host = make_host("*.log")
+    for _ in range(3):
+        await host.ship()
+
+    (notice,) = host.reported(NoticeKind.UNWATCHED)
+    assert notice.text.endswith("raise fs.inotify.max_user_instances")

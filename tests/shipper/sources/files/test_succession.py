@@ -56,7 +56,7 @@ async def test_the_rest_of_a_rotated_file_comes_before_its_successor_whatever_it
     assert unread(host) == []
 
 
-@pytest.mark.parametrize("older", [0, 1], ids=["newer", "backdated"])
+@pytest.mark.parametrize("older", [-1, 0, 1], ids=["written late", "newer", "backdated"])
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -408,6 +408,34 @@ async def test_files_whose_numbers_count_up_are_read_in_the_order_of_their_numbe
     await host.ship_out()
 
     assert host.shipped == read + lines("a") + lines("b") + lines("c")
+
+
+async def test_a_rotated_file_that_was_written_late_is_read_first_by_the_first_start(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log*")
+    for number in (2, 1):
+        host.write(f"app.log.{number}", lines(f"{number}"))
+    host.write("app.log", lines("0"))
+    host.backdate("app.log.1", -SECOND)
+    await host.ship_out()
+
+    assert host.shipped == lines("2") + lines("1") + lines("0")
+
+
+async def test_a_file_that_was_deleted_is_none_that_kept_its_name(host: Host) -> None:
+    host.write("app.log", lines("a"))
+    await host.ship()
+    host.follower.stored = lambda _: 0
+    (host.folder / "app.log").unlink()
+    await host.scan()
+    host.write("app.log", lines("b"))
+    host.move("app.log", "app.log.1")
+    host.write("app.log", lines("c"))
+    host.backdate("app.log.1", -HOUR)
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("c")
 
 
 async def test_dated_files_behind_a_link_to_the_first_are_read_in_their_order(
