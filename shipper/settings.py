@@ -131,7 +131,11 @@ class ShipperSettings(AccessSettings):
         description="How long to keep a deleted file open, which holds its disk space, until it is "
         "shipped; also a file that was moved out of sight.",
     )
-    watch: bool = Field(True, description="Use inotify to notice changes sooner than by polling.")
+    watch: bool = Field(
+        True,
+        description="Use inotify to notice changes sooner than by polling, and to open files that "
+        "live for a moment.",
+    )
     poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
         timedelta(seconds=1),
         description="How often to check every file and folder, besides inotify; less often if a "

@@ -136,6 +136,20 @@ MUTANTS = (
         "tests/shipper/sources/files",
     ),
     Mutant(
+        "a file that was opened when it came is read although it was deleted",
+        "shipper/sources/files/arrivals.py",
+        "if status.st_nlink or not status.st_size:",
+        "if True:",
+        "tests/shipper/sources/files/test_arrivals.py",
+    ),
+    Mutant(
+        "a file that came and was deleted is read before its successor",
+        "shipper/sources/files/catalogue.py",
+        "if sample.entry.key in self.memory.gone:  # and",
+        "if False:  # and",
+        "tests/shipper/sources/files/test_arrivals.py",
+    ),
+    Mutant(
         "a copy of a truncated file takes over its unread rest",
         "shipper/sources/files/decide.py",
         "return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)",

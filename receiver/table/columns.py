@@ -143,8 +143,8 @@ class Splitter:
         for path, records, lines in sections:
             if lines:
                 count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-                found = message.sequence, message.stored_at, before, lines, count, records
-                parts += _cut(SectionLines(host, path, *found))
+                key = host, path, message.sequence, message.stored_at
+                parts += _cut(SectionLines(*key, before, lines, count, records))
                 before += count
         return parts
 

@@ -327,8 +327,6 @@ class Follower(Source):
         samples = [one for one in found.values() if isinstance(one, Sample)]
         catalogue.settle(samples, undecided, now, self.stored)
         self._keep_open(arrived, undecided)
-        for file in filter(None, (self._files.get(entry.key) for entry in seen.gone)):
-            self._note_unseen(file, now)
         self._prepare_reading(now)
         self._watch(seen, undecided, began)
 

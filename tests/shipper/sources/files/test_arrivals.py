@@ -17,7 +17,7 @@ from nats_logship.app.files import FOLDER_ID
 from shipper.sources.files.paths import Compression
 from shipper.sources.notices import NoticeKind
 from tests.descriptors import held_by, held_here
-from tests.shipper.host import Host
+from tests.shipper.host import SECOND, Host
 from tests.shipper.runtimes import Node, all_lines, by_container
 from tests.shipper.sources.files.conftest import MakeHost
 from tests.support import processes
@@ -112,6 +112,22 @@ async def test_files_that_are_written_and_deleted_at_one_path_are_read_in_order(
     assert host.shipped.replace(b"end", b"end\n").replace(b"\n\n", b"\n") == (
         b"first\n" + lines.removesuffix(b"4 without an end\n")
     )
+
+
+async def test_a_file_that_was_written_until_it_was_deleted_comes_before_its_successor(
+    host: Host,
+) -> None:
+    await host.ship()
+    host.write("app.log", b"1\n")
+    await wait_until(lambda: is_open(host.folder / "app.log"))
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+    host.backdate("app.log", SECOND)
+    host.write("app.log.1", b"2\n")
+    (host.folder / "app.log.1").unlink()
+    await host.ship_out()
+
+    assert host.shipped == b"1\n2\n3\n"
 
 
 async def test_a_file_that_is_rotated_and_compressed_before_a_scan_is_read_once(host: Host) -> None:

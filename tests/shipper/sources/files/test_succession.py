@@ -452,3 +452,20 @@ async def test_dated_files_behind_a_link_to_the_first_are_read_in_their_order(
     await host.ship_out()
 
     assert host.shipped == lines("a") + lines("1") + lines("2") + lines("3")
+
+
+async def test_a_rotated_file_comes_before_its_successor_if_an_older_one_is_gone_since_a_scan(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log")
+    host.write("app.log", lines("a"))
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    host.write("app.log", lines("b"))
+    host.move("app.log", "app.log.1")
+    host.write("app.log", lines("c"))
+    now = (host.folder / "app.log").stat().st_mtime_ns
+    os.utime(host.folder / "app.log.1", ns=(now, now))  # written in one tick of the clock
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("c")
