@@ -59,7 +59,7 @@ class Arrival(NamedTuple):
         return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)
 
 
-class Arrivals:
+class ArrivedFiles:
     """What came to the watched folders since the last scan.
 
     Its thread opens the files that patterns show, `most` at a time; if that is 0, there is none.

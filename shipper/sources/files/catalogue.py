@@ -327,8 +327,10 @@ class Catalogue:
     def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
         home = self.memory.find_home(cursor.path, sample.entry)
         file = FollowedFile.follow(cursor, sample, home, now)
-        is_gone = sample.entry.key in self.memory.gone
-        self.memory.keep(file._replace(unseen_since=now if is_gone else None))
+        if sample.entry.key in self.memory.gone:  # and so before its successor
+            gone = FileState.DELETED
+            file = file._replace(state=gone, unseen_since=now, is_linked=False)
+        self.memory.keep(file)
         for group in {sample.entry.group, home}:
             self.memory.followed_in[group].append(sample.entry.key)
         self.report(NoticeKind.FOUND, sample.entry.path, f"is followed from byte {cursor.offset}")

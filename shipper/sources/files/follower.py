@@ -17,7 +17,7 @@ from itertools import islice
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
-from shipper.sources.files.arrivals import Arrival, Arrivals
+from shipper.sources.files.arrivals import Arrival, ArrivedFiles
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
@@ -96,7 +96,7 @@ class Follower(Source):
         self._clock = clock
         self._is_only = is_only
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
-        self._arrivals = Arrivals(open_files // _ARRIVAL_SHARE if listen else 0)
+        self._arrivals = ArrivedFiles(open_files // _ARRIVAL_SHARE if listen else 0)
         self._worker = Worker("files")
         self._limits = ReadLimits(block_size, max_line, open_files)
         self._begin(selection, known)
@@ -327,8 +327,6 @@ class Follower(Source):
         samples = [one for one in found.values() if isinstance(one, Sample)]
         catalogue.settle(samples, undecided, now, self.stored)
         self._keep_open(arrived, undecided)
-        for file in filter(None, (self._files.get(entry.key) for entry in seen.gone)):
-            self._note_unseen(file, now)
         self._prepare_reading(now)
         self._watch(seen, undecided, began)
 

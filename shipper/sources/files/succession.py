@@ -109,8 +109,9 @@ def _follows(file: FollowedFile, other: FollowedFile, ranks: Mapping[str, int]) 
     # a deleted file has no name any more
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
-    # of those that were deleted at one path in the same moment, the one that came later
-    by_time = (file.entry.modified, file.entry.path) >= (other.entry.modified, other.entry.path)
+    by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
+    if not has_names:  # of those written in one tick of the clock the order of coming counts
+        by_time = file.entry.modified >= other.entry.modified
     # a file that is read although it was never seen before comes after those that we know
     comes_after = file.progress.is_fresh and not (
         other.progress.is_fresh and other.file not in ranks
