@@ -39,7 +39,7 @@ $(TOOLS): $(STAMP)
 $(CLASSES): $(STAMP)
 	@$(BIN)/logreceiver prepare
 
-demo: $(STAMP) ## Watch the whole path at work, with every program killed once (half a minute)
+demo: $(STAMP) ## Watch the whole path at work, with every program killed once (half a minute after the set-up)
 	$(BIN)/python -m bench.demo
 
 test: $(STAMP) $(CLASSES) ## Run all tests, four at a time: they wait more than they work
