@@ -87,8 +87,10 @@ def _counts_up(files: Collection[FollowedFile]) -> bool:
     new = [(_number_of(f.entry), f.entry.modified) for f in files if f.progress.is_fresh]
     times = [modified for number, modified in sorted(new) if number > 0]
     kept = [f for f in files if f.entry.path == f.progress.label and not f.is_rotated]
-    if any(not file.progress.is_fresh for file in kept):
-        return bool(times)
+    for file in (file for file in kept if times and not file.progress.is_fresh):
+        # after a restart a rotated file may be unknown that was empty when it was found
+        if _number_of(file.entry) or file.entry.modified < times[0]:
+            return True
     # one of which nothing was read may have come by any rotation, and a rotated one is written late
     is_renamed = any(not file.progress.is_fresh for file in files)
     is_ascending = times == sorted(times) and not is_renamed

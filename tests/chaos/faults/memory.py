@@ -118,7 +118,9 @@ class _Partition:
 
     def mend(self, bring_back: Callable[[], object]) -> None:
         """Restore the entry once a receiver has reported it, and start the receivers again."""
-        report = b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start (?:it|the receiver) again)"
+        report = (
+            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start (?:it|the receiver) again)"
+        )
         self.wait_for(report % self.number)
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))

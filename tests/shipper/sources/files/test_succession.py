@@ -469,3 +469,23 @@ async def test_a_rotated_file_comes_before_its_successor_if_an_older_one_is_gone
     await host.ship_out()
 
     assert host.shipped == lines("a") + lines("b") + lines("c")
+
+
+async def test_a_rotated_file_that_was_found_empty_comes_before_its_successor_after_a_restart(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log")
+    host.write("app.log", lines("a"))
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    await host.scan()
+    host.write("app.log", lines("b"))
+    host.move("app.log.1", "app.log.2")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", lines("c"))
+    await host.scan()
+    await host.restart_with_saved_positions()
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("c")
