@@ -65,8 +65,8 @@ def test_a_host_that_moved_to_another_stream_is_found_once_and_in_order(
     def write() -> bytes:
         nonlocal written
         with log.open("ab") as file:
-            file.write(_numbered(written, written + 100))
-        written += 100
+            file.write(_numbered(written, written + 10))
+        written += 10
         return b"line %d" % (written - 1)
 
     last = write()
@@ -80,15 +80,15 @@ def test_a_host_that_moved_to_another_stream_is_found_once_and_in_order(
     wait_until("newer lines are in the stream", lambda: _last_line(suite, 2) == last, 60)
     suite.administer("partitions", "7", "--yes")
     # the shipper reads the number every ten seconds, and moves with its next lines
-    wait_until("the host moved", lambda: bool(write() and _last_line(suite, 7)), 60, every=0.5)
+    wait_until("the host moved", lambda: bool(write() and _last_line(suite, 7)), 60, every=1)
     last = write()
     wait_until("all lines are in the stream", lambda: _last_line(suite, 7) == last, 60)
 
     everything = _numbered(0, written)
     assert found(*where, "--host", HOST) == everything
     assert found("--server", suite.url, "--host", HOST) == everything
-    newest = found(*where, "--host", HOST, "--limit", str(written - 150))
-    assert newest == _numbered(150, written)
-    around = ("--host", HOST, "--match", f"line {written - 100}$", "--context", "100")
-    assert found("--server", suite.url, *around) == _numbered(written - 200, written)
+    newest = found(*where, "--host", HOST, "--limit", str(written - 15))
+    assert newest == _numbered(15, written)
+    around = ("--host", HOST, "--match", f"line {written - 10}$", "--context", "10")
+    assert found("--server", suite.url, *around) == _numbered(written - 20, written)
     assert _ask_console(suite, processes) == everything
