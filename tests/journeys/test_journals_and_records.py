@@ -100,6 +100,7 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     assert positions == {f"journal:{folder}": journal.written + 1, str(log): None}
 
 
+@pytest.mark.long
 def test_what_a_hostile_program_logs_is_verified_replayed_and_counted_as_any_other_entry(
     suite: Suite, tmp_path: Path
 ) -> None:
