@@ -100,7 +100,6 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     assert positions == {f"journal:{folder}": journal.written + 1, str(log): None}
 
 
-@pytest.mark.long
 def test_what_a_hostile_program_logs_is_verified_replayed_and_counted_as_any_other_entry(
     suite: Suite, tmp_path: Path
 ) -> None:
@@ -113,12 +112,12 @@ def test_what_a_hostile_program_logs_is_verified_replayed_and_counted_as_any_oth
     suite.start_broker()
     receiver = suite.start_receiver((0,))
     source = ("--journal", "--journal-directory", str(folder))
-    forms = {"journal01": "short", "journal02": "json"}
+    forms = {"hostile01": "short", "hostile02": "json"}
     for host, form in forms.items():
         agent = suite.start_shipper(host, (), *source, "--journal-format", form, "--once")
         assert agent.wait(90) == 0, agent.last_output()
     suite.wait_for_receiver(receiver, (0,))
-    ends = {"journal01": b": the last one\n", "journal02": b'"MESSAGE":"the last one"}\n'}
+    ends = {"hostile01": b": the last one\n", "hostile02": b'"MESSAGE":"the last one"}\n'}
     is_there = lambda: all(  # noqa: E731
         read_received(suite.output, host).endswith(end) for host, end in ends.items()
     )
@@ -126,9 +125,9 @@ def test_what_a_hostile_program_logs_is_verified_replayed_and_counted_as_any_oth
     assert receiver.stop() == 0
 
     received = {host: read_received(suite.output, host) for host in forms}
-    starts = [line for line in received["journal01"].split(b"\n") if line.startswith(b"20")]
+    starts = [line for line in received["hostile01"].split(b"\n") if line.startswith(b"20")]
     assert len(starts) == entries - 1  # one has no message
-    assert received["journal02"].count(b"\n") == entries
+    assert received["hostile02"].count(b"\n") == entries
     assert not [*suite.output.glob(GAP_REPORTS)]
     where = ("--server", suite.url, "--output", suite.output)
     state = ("--state-dir", suite.folder / "state" / receiver.name)
