@@ -28,12 +28,16 @@ class NoticeKind(Enum):
 
 
 class Notice(NamedTuple):
-    """One sentence: the path is its subject, `text` the rest. `lost` counts bytes never read."""
+    """One sentence: the path is its subject, `text` the rest. `lost` counts bytes never read.
+
+    `is_total`: it counts all of its path so far, and replaces the one before.
+    """
 
     kind: NoticeKind
     path: str
     text: str
     lost: int = 0
+    is_total: bool = False
 
 
 _INFORMATION = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED, NoticeKind.GONE}

@@ -153,8 +153,8 @@ class HostReport(BaseModel):
 class AgentMeter:
     """What was acknowledged and what was lost since the start.
 
-    `lost` are bytes by cause, `unread` sentences on files that the start did not find.
-    `observe` is called with the seconds from reading a round's oldest block to its acknowledgement.
+    `lost` are bytes by cause. `observe` is called with the seconds from reading a round's oldest
+    block to its acknowledgement.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -162,7 +162,7 @@ class AgentMeter:
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
-        self.unread: list[str] = []
+        self._unread: dict[tuple[str, str], str] = {}
         self.last_ack: int | None = None
         self.observe: Callable[[float], object] = float
 
@@ -177,12 +177,17 @@ class AgentMeter:
             is_file = section.unit == "bytes"
             self.bytes += section.span.end - section.span.start if is_file else section.size
 
+    @property
+    def unread(self) -> list[str]:
+        """Sentences on files that were not read, or of which the start found nothing."""
+        return list(self._unread.values())
+
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""
         for notice in notices:
-            sentence = f"{notice.path}: {notice.text}"
-            if notice.kind is NoticeKind.UNREAD and sentence not in self.unread:
-                self.unread.append(sentence)
+            if notice.kind is NoticeKind.UNREAD:
+                key = notice.path, "" if notice.is_total else notice.text
+                self._unread[key] = f"{notice.path}: {notice.text}"
             if notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost

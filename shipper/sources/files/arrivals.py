@@ -82,7 +82,6 @@ class ArrivedFiles:
         self._folders: set[str] = set()  # that are watched before a scan saw them
         self._deleted: list[str] = []
         self._has_overflowed = False
-        self._shortage = ""  # as it was reported last
         self._seen: tuple[Collection[FileEntry], Sequence[str]] = (), ()  # by the last scan
         self._counts = Counter[str]()  # of missed files, by folder
         self._ending, self._end = -1, -1  # a pipe
@@ -105,10 +104,8 @@ class ArrivedFiles:
             # a scan that began before they came did not see them
             self._folders = set(filter(os.path.isdir, self._folders.difference(folders)))
             self._inotify.watch({*filter(self._leads_to, folders), *self._folders})
-            if self._shortage == self._inotify.shortage:
-                return []
-            self._shortage = self._inotify.shortage
-        return [Notice(NoticeKind.UNWATCHED, "/", f"{_UNWATCHED}: {self._shortage}")]
+            shortage = self._inotify.take_shortage()
+        return [Notice(NoticeKind.UNWATCHED, "/", f"{_UNWATCHED}: {shortage}")] if shortage else []
 
     def opened(self) -> Mapping[FileKey, Arrival]:
         """Return the files that have come by now and are open."""
@@ -153,7 +150,7 @@ class ArrivedFiles:
 
     def _report(self, home: str, last: str) -> Notice:
         text = f"{self._counts[home]} that came were deleted before they were opened, and not read"
-        return Notice(NoticeKind.UNREAD, home, f"{text}; the last one is {last}")
+        return Notice(NoticeKind.UNREAD, home, f"{text}; the last one is {last}", is_total=True)
 
     def _leads_to(self, folder: str) -> bool:
         """Whether a pattern may show files in a folder, or beneath."""

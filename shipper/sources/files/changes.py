@@ -44,7 +44,6 @@ class ChangeDetection:
         A scan of `took` seconds found them.
         """
         before, watched = set(self._files.values()), self._inotify.watches
-        shortage = self._inotify.shortage
         self._files = {entry.real: entry.key for entry in entries}
         self._inotify.watch(folders)
         # a write to a new file, or in a new folder, before this was not reported
@@ -53,9 +52,9 @@ class ChangeDetection:
         )
         every = 0 if is_new else max(self._poll_every, _POLL_SHARE * took)
         self._next_poll = time.monotonic() + every
-        if shortage or not self._inotify.shortage:
+        if not (shortage := self._inotify.take_shortage()):
             return []
-        text = f"not all of it can be watched, the rest is polled: {self._inotify.shortage}"
+        text = f"not all of it can be watched, the rest is polled: {shortage}"
         return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
     def listen(self) -> None:

@@ -24,13 +24,10 @@ class InotifyEvent(NamedTuple):
 
 
 class Inotify:
-    """One instance of inotify, which reports the events of `mask`. Serves one caller at a time.
-
-    `shortage` says why not everything can be watched; empty if it can.
-    """
+    """One instance of inotify, which reports the events of `mask`. Serves one caller at a time."""
 
     def __init__(self, mask: int) -> None:
-        self.shortage = ""
+        self._shortage, self._taken = "", ""  # why not all can be watched; what was taken of it
         self.descriptor = -1
         self._mask = Mask(mask)
         self._watched: dict[WatchDescriptor, list[str]] = {}
@@ -45,7 +42,7 @@ class Inotify:
         self.descriptor = inotify_c.inotify_init()
         if self.descriptor < 0:
             reason = os.strerror(ctypes.get_errno())
-            self.shortage = f"{reason}; raise fs.inotify.max_user_instances"
+            self._shortage = f"{reason}; raise fs.inotify.max_user_instances"
             return
         os.set_blocking(self.descriptor, False)
         os.set_inheritable(self.descriptor, False)
@@ -64,7 +61,12 @@ class Inotify:
         if number >= 0:
             self._watched.setdefault(number, []).append(folder.rstrip("/"))
         elif (error := ctypes.get_errno()) == errno.ENOSPC:
-            self.shortage = f"{os.strerror(error)}; raise fs.inotify.max_user_watches"
+            self._shortage = f"{os.strerror(error)}; raise fs.inotify.max_user_watches"
+
+    def take_shortage(self) -> str:
+        """Return why not everything can be watched, once; empty if nothing new is short."""
+        before, self._taken = self._taken, self._shortage
+        return "" if before == self._shortage else self._shortage
 
     def read(self) -> Iterator[InotifyEvent]:
         """Yield what happened since the last call, in order; some 2,000 events at a time."""

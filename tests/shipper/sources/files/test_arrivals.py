@@ -16,6 +16,7 @@ from watchdog.observers import inotify_c
 from nats_logship.app.files import FOLDER_ID
 from shipper.sources.files.paths import Compression
 from shipper.sources.notices import NoticeKind
+from shipper.status.report import AgentMeter
 from tests.descriptors import held_by, held_here
 from tests.shipper.host import SECOND, Host
 from tests.shipper.runtimes import Node, all_lines, by_container
@@ -95,6 +96,8 @@ async def test_files_that_come_and_go_while_too_many_are_open_are_counted(
     assert [one.text.split()[0] for one in missed] == ["3", "4"]
     assert missed[0].text.endswith(f"the last one is {more[-1].link}")
     assert missed[1].text.endswith(f"the last one is {dangling.link}")
+    (meter := AgentMeter(host.clock)).count_notices(missed)
+    assert meter.unread == [f"{missed[1].path}: {missed[1].text}"]
 
 
 async def test_files_that_are_written_and_deleted_at_one_path_are_read_in_order(host: Host) -> None:
