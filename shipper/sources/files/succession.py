@@ -72,8 +72,10 @@ def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[F
 
 def _is_overtaken(file: FollowedFile, others: Iterable[FollowedFile]) -> bool:
     """Whether it is a link that stayed at the first of several dated files; others are later."""
+    if file.entry.real == file.entry.path:
+        return False
     place = rotation_key(file.entry.real)
-    if file.entry.real == file.entry.path or place is None or "@" not in place[0]:
+    if place is None or "@" not in place[0]:
         return False
     places = (rotation_key(other.entry.real) for other in others)
     return any(one[0] == place[0] and one[1] > place[1] for one in places if one)
