@@ -36,6 +36,7 @@ from nats_logship.client.stream_state import StreamState, get_stream_state, requ
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
+from receiver.driver.from_settings import make_partition_folders
 from receiver.driver.standby import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
@@ -128,17 +129,12 @@ def adopt(yes: bool, **options: Any) -> None:
     the files end by the store, and no line comes twice.
     """
     settings = _require_partition(_read_settings(options))
-    output, state = settings.output.absolute(), settings.state.absolute()
-    require_template(state, settings.path_template)
+    require_template(settings.state.absolute(), settings.path_template)
 
     async def find_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
-        layout, template = await require_layout(connection), settings.path_template
-        count = layout.partitions
-        numbers = settings.select_partitions(count)
-        all_folders = [
-            PartitionFolders(output, state, number, template, count, settings.broker_options)
-            for number in numbers
-        ]
+        layout = await require_layout(connection)
+        numbers = settings.select_partitions(layout.partitions)
+        all_folders = [make_partition_folders(settings, layout, number) for number in numbers]
         return [
             (one, await _find_offset(connection, layout.stream_of(one.partition), one))
             for one in all_folders
@@ -148,7 +144,7 @@ def adopt(yes: bool, **options: Any) -> None:
         at = f"partition {folders.partition}:"
         offset = found.moved if isinstance(found, Move) else found
         click.echo(
-            f"{at} the files in {output} are taken as they are, and it goes on at sequence "
+            f"{at} the files in {folders.output} are taken as they are, and it goes on at sequence "
             f"{offset.next}"
         )
         if not yes:

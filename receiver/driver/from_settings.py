@@ -28,7 +28,15 @@ def make_claim(
     settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
 ) -> Claim:
     """Return the claim of a partition, not yet made and without an owner."""
-    folders = PartitionFolders(
+    folders = make_partition_folders(settings, layout, number)
+    return Claim(connection, number, "", layout.stream_of(number), folders)
+
+
+def make_partition_folders(
+    settings: ReceiverSettings, layout: StreamLayout, number: int
+) -> PartitionFolders:
+    """Return where a partition is received to."""
+    return PartitionFolders(
         settings.output.absolute(),
         settings.state.absolute(),
         number,
@@ -36,7 +44,6 @@ def make_claim(
         layout.partitions,
         settings.broker_options,
     )
-    return Claim(connection, number, "", layout.stream_of(number), folders)
 
 
 def make_destination(
