@@ -20,7 +20,6 @@ from nats_logship.app.service import Notifier, Service
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
-from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.wire.positions import Positions
 from shipper.loop import Intervals, ShippingLoop
 from shipper.once import require_files
@@ -245,19 +244,11 @@ class Agent:
             is_owner = False
             raise
         finally:
-            if is_owner:
-                await self._save_last_positions()
-
-    async def _save_last_positions(self) -> None:
-        """Save positions at a stop; a start reads from the stream what cannot be written soon."""
-        with suppress(TimeoutError, FencedError, ConnectionLost):
-            async with asyncio.timeout(_CLOSING):
-                try:
-                    await self._publisher.snapshots.write(self._loop.acknowledged.positions)
-                except Rejected as error:
-                    if not error.is_leaderless:  # else the broker is going, too
-                        later = "the next start reads more headers of the stream"
-                        logger.info("the positions are not saved: %s; %s", error, later)
+            if is_owner:  # a start reads from the stream what cannot be written soon
+                with suppress(TimeoutError, FencedError):
+                    async with asyncio.timeout(_CLOSING):
+                        positions = self._loop.acknowledged.positions
+                        await self._publisher.snapshots.write_last(positions)
 
     async def _save_positions(self) -> None:
         """Save positions until cancelled; raises `FencedError` if a newer agent has saved some."""

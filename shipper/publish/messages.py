@@ -41,6 +41,7 @@ from nats_logship.wire.subjects import Subject, host_filter, shipper_consumer
 _PAGE = 2000  # messages
 _LIVES = 30  # seconds for which the broker keeps the consumer without a pull
 _FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
+_LATER = "the next start reads more headers of the stream"
 logger = logging.getLogger(__name__)
 
 
@@ -290,8 +291,19 @@ class Snapshots:
         try:
             await self.write(positions)
         except (ConnectionLost, Rejected) as error:
-            later = "the next start reads more headers of the stream"
-            logger.warning("cannot write the snapshot of the positions: %s; %s", error, later)
+            logger.warning("cannot write the snapshot of the positions: %s; %s", error, _LATER)
+
+    async def write_last(self, positions: Positions) -> None:
+        """Write the positions at a stop; a broker that is going too is no trouble.
+
+        Raises `FencedError`.
+        """
+        with suppress(ConnectionLost):
+            try:
+                await self.write(positions)
+            except Rejected as error:
+                if not error.is_leaderless:
+                    logger.info("the positions are not saved: %s; %s", error, _LATER)
 
     async def _write(self, positions: Positions) -> None:
         version = version_of("nats-logship")
