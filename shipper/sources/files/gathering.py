@@ -5,8 +5,9 @@ A gathering only reads; it leaves a doubtful file to the next scan.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from shipper.clock import Clock
 from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.file import FollowedFile
@@ -29,7 +30,7 @@ class Gathering:
     """
 
     def __init__(
-        self, catalogue: Catalogue, reader: FileReader, clock: Callable[[], int], *, is_only: bool
+        self, catalogue: Catalogue, reader: FileReader, clock: Clock, *, is_only: bool
     ) -> None:
         self.is_scan_due = False
         self._catalogue = catalogue
@@ -47,7 +48,7 @@ class Gathering:
         """The seconds until a record is waited for no longer; infinite without such a record."""
         timeout = self._reader.limits.records.timeout
         held = (file for key in self._held if (file := self._files.get(key)) and file.holds_lines)
-        left = (file.grown_at + timeout - self._clock() for file in held)
+        left = (file.grown_at + timeout - self._clock.steady() for file in held)
         return min((one for one in left if one > 0), default=math.inf) / _SECOND
 
     @property
