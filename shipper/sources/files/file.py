@@ -63,6 +63,7 @@ class FollowedFile(NamedTuple):
     holds_lines: bool = False  # whole lines are among them
     padding: int = 0  # NULs at its end that may be overwritten
     problem: str = ""  # why it cannot be read
+    refused_at: int | None = None  # when it could not be read first; None once it can be
 
     # what became of its name
     unnamed_at: int = 0  # when it lost its live path, or was found
@@ -113,7 +114,7 @@ class FollowedFile(NamedTuple):
     @property
     def is_read(self) -> bool:
         """Whether there is nothing more to read, as far as it is known."""
-        return self.readable_since is None and not self.unfinished
+        return self.readable_since is None and not self.unfinished and self.refused_at is None
 
     @property
     def is_rotated(self) -> bool:
@@ -162,18 +163,26 @@ class FollowedFile(NamedTuple):
         return self.is_rotated and now.steady >= self.grown_at + limits.grace
 
     def is_waited_for(self, now: Now, limits: ReadLimits) -> bool:
-        """Whether the files behind this one wait for the end of its last line.
+        """Whether the files behind this one wait for the end of its last line, or for an error's.
 
         They wait for at most twice the grace after the file lost its live path, however often it
-        grows; if it is compressed, until it is at rest.
+        grows; if it is compressed, until it is at rest. They wait as long after the first error.
         """
-        if not (self.unfinished and self.is_rotated):
+        if not self.is_rotated:
+            return False
+        if self.refused_at is not None:
+            return not self.is_passed_over(now, limits)
+        if not self.unfinished:
             return False
         return self.entry.compression is not None or now.steady < self.unnamed_at + 2 * limits.grace
 
     def is_held_too_long(self, now: Now, limits: ReadLimits) -> bool:
         """Whether no scan saw it for longer than it is held open."""
         return self.unseen_since is not None and now.steady > self.unseen_since + limits.hold
+
+    def is_passed_over(self, now: Now, limits: ReadLimits) -> bool:
+        """Whether it could not be read for so long that the files behind it go first."""
+        return self.refused_at is not None and now.steady >= self.refused_at + 2 * limits.grace
 
     def is_quiet(self, now: Now, limits: ReadLimits) -> bool:
         """Whether lines wait for the end of their record, and it did not grow for the timeout."""
@@ -291,7 +300,7 @@ class FollowedFile(NamedTuple):
         whole lines also if it did not grow for the timeout.
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
-            return Accepted(self._refuse(reading), [])
+            return Accepted(self._reject(reading, now), [])
         progress, blocks = self.progress.accept(reading, now.wall)
         end = progress.offset + reading.unfinished + reading.padding
         has_more = end < reading.size
@@ -304,6 +313,7 @@ class FollowedFile(NamedTuple):
             holds_lines=not has_more and reading.holds_lines,
             padding=reading.padding,
             problem="",
+            refused_at=None,
         )
         if has_more:
             return Accepted(file, blocks)
@@ -339,14 +349,25 @@ class FollowedFile(NamedTuple):
             return False
         return bool(reading.run or reading.rest)
 
-    def _refuse(self, reading: Reading) -> "FollowedFile":
+    def _reject(self, reading: Reading, now: Now) -> "FollowedFile":
+        if reading.error:
+            return self.refuse(reading.error, now)
         file = self._replace(
-            problem=reading.error, unfinished=0, holds_lines=False, readable_since=None
+            problem="", refused_at=None, unfinished=0, holds_lines=False, readable_since=None
         )
-        if reading.error:  # the next scan takes the file for changed, so that it is tried again
-            return file._replace(entry=replace(self.entry, modified=0))
         return file._note_touch(reading.modified, reading.size)._replace(
             state=decide(self.state, Event.DOUBTED).state
+        )
+
+    def refuse(self, problem: str, now: Now) -> "FollowedFile":
+        """Return the file with why it cannot be read now; the next scan has it tried again."""
+        return self._replace(
+            problem=problem,
+            refused_at=now.steady if self.refused_at is None else self.refused_at,
+            unfinished=0,
+            holds_lines=False,
+            readable_since=None,
+            entry=replace(self.entry, modified=0),  # so that a scan takes it for changed
         )
 
     def _give_up(self, reading: Reading, blocks: list[Block], expected_size: int) -> Accepted:

@@ -318,8 +318,11 @@ class Follower(Source):
         undecided = self._find_moved(seen, asked, found)
         self._has_decided = not undecided
         self._is_scan_due |= bool(undecided)
-        refused = [one for one in found.values() if isinstance(one, Notice)]
-        self._report_new([*seen.troubles, *refused])
+        refused = {key: one for key, one in found.items() if isinstance(one, Notice)}
+        self._report_new([*seen.troubles, *refused.values()])
+        for key, notice in refused.items():
+            if (known := self._files.get(key)) and known.is_doubtful:
+                self._gathering.refuse(known, notice.text)
         for file in memory.find_unseen(undecided):
             if seen.refuses(file.entry):
                 catalogue.leave_out(file)
