@@ -74,7 +74,7 @@ class Agent:
         """Connect to nothing yet."""
         self._settings = settings
         self._host = host
-        self._clock = clock
+        self._clock, self._began = clock, clock()
         kind = Publisher if settings.ack else UnacknowledgedPublisher
         denial = settings.explain_denial(host)
         self._publisher = kind(connection_for(settings, host), host, clock, denial)
@@ -256,7 +256,8 @@ class Agent:
         acknowledged = self._loop.acknowledged
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await acknowledged.forget_gone(self._sources, self._clock.wall())
+            today = self._clock().without_step(self._began)
+            await acknowledged.forget_gone(self._sources, today)
             await self._publisher.snapshots.try_write(acknowledged.positions)
 
     async def _check_claim(self) -> None:

@@ -19,6 +19,10 @@ class Now(NamedTuple):
         """Return when a moment of the steady clock was, since the epoch."""
         return self.wall - (self.steady - steady)
 
+    def without_step(self, since: "Now") -> int:
+        """Return the wall clock as it would be if nobody had set it ahead since then."""
+        return min(self.wall, since.date(self.steady))
+
 
 class Clock(NamedTuple):
     """Both clocks; a call returns the present moment."""

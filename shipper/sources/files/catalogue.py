@@ -179,7 +179,7 @@ class Catalogue:
             if self.memory.scanned_at is None:
                 self._report_losses({sample.entry.key.inode for sample in found})
             self.memory.note_decided(now.wall)
-            self.memory.forget(now.wall, stored)
+            self.memory.forget(now, stored)
 
     def _candidate(self, sample: Sample) -> Sample:
         left = self.memory.left.get(sample.entry.key)

@@ -277,7 +277,7 @@ class Follower(Source):
 
     def _take_changes(self) -> None:
         """Note what was reported since the last time."""
-        self._memory.note_time(self._clock.wall())
+        self._memory.note_time(self._clock())
         written, is_due = self._changes.read_events()
         self._is_scan_due |= is_due
         for file in filter(None, map(self._files.get, written)):

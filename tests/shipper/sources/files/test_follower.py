@@ -285,6 +285,25 @@ async def test_setting_the_clock_ends_no_wait_and_prolongs_none(
     assert gone == [0, 0, 1]
 
 
+async def test_setting_the_clock_ahead_makes_no_file_be_forgotten(make_host: MakeHost) -> None:
+    host = make_host("logs/*.log", hold=0.0)
+    host.follower.stored = lambda _: 0
+    (host.folder / "logs").mkdir()
+    host.write("logs/app.log", b"1\n")
+    await host.ship()
+    host.move("logs", "unmounted")
+    for _ in range(2):
+        await host.scan()
+        host.later += SECOND
+    host.set_clock(8 * 86_400)
+    (host.folder / "logs").mkdir()
+    await host.scan()
+    (host.folder / "logs").rmdir()
+    host.move("unmounted", "logs")
+
+    assert await host.ship() == b""
+
+
 writes = st.lists(
     st.one_of(
         st.binary(max_size=60),
