@@ -35,7 +35,7 @@ def start_pool(processes: Processes, idles: float) -> Process:
     ("idles", "rested", "found"),
     [(2.0, 20.0, ""), (600.0, 2.0, "holds 61 threads (60 idle-worker, 1 python")],
 )
-def test_threads_are_found_only_if_they_stay_while_a_process_rests(
+def test_threads_are_found_only_if_a_process_at_rest_keeps_them(
     processes: Processes, idles: float, rested: float, found: str
 ) -> None:
     leaks = Leaks(settled=0.0, rested=rested)
