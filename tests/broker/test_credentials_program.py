@@ -136,7 +136,10 @@ async def test_the_first_credential_disconnects_others_and_keeps_the_ports(
     config.write_text("partitions = \n")  # credentials are applied all the same
     broker.add("admin", "second")
     broker.call("revoke", "admin", "second")
-    broker.call("revoke", "admin", "ops")
+    asked = logbroker("credentials", "revoke", "admin", "ops", "--store-dir", broker.store)
+    assert (asked.returncode, await broker.accepts(admin)) == (2, True)
+    assert "has no other credential than admin ops" in asked.stderr
+    broker.call("revoke", "admin", "ops", "--yes")
     assert not await broker.accepts(admin)
     assert not await broker.accepts()
 
