@@ -106,9 +106,8 @@ def test_a_damage_is_found_with_its_first_byte_and_lines_are_counted(
             place = name.removesuffix(".gz"), number, at
             assert (report.path, report.line, report.byte) == place
             assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
-            ours, theirs = (
-                Counter(one.split(b"\n")[:-1]) for one in (before, after[: len(before)])
-            )
+            read = after[: len(before)] if name == "web01.log" else after
+            ours, theirs = (Counter(one.split(b"\n")[:-1]) for one in (before, read))
             same = len(LINES) - before.count(b"\n") + (ours & theirs).total()
             assert report.same == same
 
