@@ -182,10 +182,12 @@ async def test_a_revoked_client_is_disconnected_and_named_in_the_log(secured: Se
     await asyncio.to_thread(secured.call, "revoke", "host", "named")
     await until_disconnected(client)
     await connection.close()
-    assert not await secured.accepts(access)
-    await asyncio.to_thread(
-        until_logged, "authentication error - with the public key of host named"
-    )
+    for _ in range(5):
+        assert not await secured.accepts(access)
+    assert not await secured.accepts(Access(user="later", password="x"))
+    await asyncio.to_thread(until_logged, 'authentication error - User "later"')
+    refusal = "authentication error - with the public key of host named"
+    assert secured.broker.read_log().count(refusal) == 1
 
 
 async def test_events_show_connections_and_refusals_with_their_credential(secured: Secured) -> None:
