@@ -59,9 +59,7 @@ async def test_a_client_that_is_refused_again_and_again_is_one_line_and_a_count(
     reports = list[str]()
     repeats = Repeats(reports.append)
 
-    assert [repeats.admit(refusal(number, "web01")) for number in range(60)] == [True] + 59 * [
-        False
-    ]
+    assert sum(repeats.admit(refusal(number, "web01")) for number in range(60)) == 1
     assert repeats.admit(refusal(60, "web02"))
     assert all(repeats.admit("a line of the server") for _ in range(3))
     repeats.flush()
