@@ -12,9 +12,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from nats_logship.app.address import Address
+from nats_logship.app.address import Address, describe_os_error
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.text import describe_os_error, printable
+from nats_logship.app.text import printable
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

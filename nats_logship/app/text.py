@@ -1,6 +1,5 @@
 """Text for people: counts, lists of names, and text of others made safe to show."""
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from textwrap import shorten
@@ -73,9 +72,3 @@ def prefix_lines(host: str, lines: bytes) -> bytes:
     # the host is from the subject, which any client may have chosen
     prefix = f"{host}: ".encode("utf-8", "surrogateescape")
     return prefix + lines.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + b"\n"
-
-
-def describe_os_error(error: OSError) -> str:
-    """Return the reason alone, without the address or the number that asyncio and Python add."""
-    number = error.errno or 0
-    return os.strerror(number) if number > 0 else error.strerror or str(error)

@@ -159,10 +159,10 @@ class PartitionComparison:
         if file.is_cleaned:
             for begin in range(0, absent, CHUNK):
                 take(min(CHUNK, absent - begin))
-        counts, place = self._compare_lines(take, file, expected.length)
+        counts, first = self._compare_lines(take, file, expected.length)
         if absent and not file.is_cleaned:
-            place = Place([*file.parts, Part(live, 0)][0], 0)
-        if place is None:
+            first = Difference([*file.parts, Part(live, 0)][0], 0)
+        if first is None:
             return None
         return DifferingFile(
             partition=self.partition,
@@ -171,47 +171,47 @@ class PartitionComparison:
             expected=counts.expected,
             received=counts.received,
             same=counts.same,
-            path=place.part.path,
-            line=self._number_line(place),
-            byte=place.byte,
+            path=first.part.path,
+            line=self._number_line(first),
+            byte=first.byte,
         )
 
     def _compare_lines(
         self, take: Callable[[int], bytes], file: ReceivedFile, size: int
-    ) -> "tuple[LineCounts, Place | None]":
+    ) -> "tuple[LineCounts, Difference | None]":
         """Compare the newest `size` bytes of a file with those of `take`.
 
         Returns how many lines are the same, and the first difference, None if there is none.
         """
-        counts, place = LineCounts(), None
+        counts, first = LineCounts(), None
         for part, at in file.list_newest(size):
             for theirs in self.files.read(part, at):
                 ours = take(min(len(theirs), part.length - at))
-                if place is None and ours != theirs:
-                    place = Place(part, at + _count_equal(ours, theirs))
+                if first is None and ours != theirs:
+                    first = Difference(part, at + _count_equal(ours, theirs))
                 counts.add(ours, theirs)
                 at += len(theirs)
-            if place is None and at < part.length:
-                place = Place(part, at)
+            if first is None and at < part.length:
+                first = Difference(part, at)
             while ours := take(min(CHUNK, part.length - at)):
                 counts.add(ours, b"")
                 at += len(ours)
             counts.end_file()
         while ours := take(CHUNK):
             counts.add(ours, b"")
-        return counts, place
+        return counts, first
 
-    def _number_line(self, place: "Place") -> int:
+    def _number_line(self, first: "Difference") -> int:
         """Return the number of the line of a byte, from 1."""
-        number, left = 1, place.byte
-        for chunk in self.files.read(place.part):
+        number, left = 1, first.byte
+        for chunk in self.files.read(first.part):
             number += chunk[:left].count(b"\n")
             if (left := left - len(chunk)) <= 0:
                 break
         return number
 
 
-class Place(NamedTuple):
+class Difference(NamedTuple):
     """A byte of a part."""
 
     part: Part

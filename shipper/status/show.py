@@ -20,6 +20,7 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import Subject
+from shipper.clock import Clock
 from shipper.host_name import find_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explain
@@ -229,7 +230,7 @@ async def _find_unread(settings: ShipperSettings, connection: Connection, host: 
     inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
     known = [one for one in positions.files.values() if one.path.startswith("/")]
     selection = settings.select_files(inputs)
-    follower = Follower(selection, known, new_id=new_id, clock=time.time_ns, listen=False)
+    follower = Follower(selection, known, new_id=new_id, clock=Clock(), listen=False)
     notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]

@@ -249,7 +249,7 @@ def test_status_without_an_agent_shows_the_brokers_positions_or_one_line_of_erro
         assert done.stderr.startswith(f"logshipper: {runs} {text}")
 
 
-def test_the_status_of_a_host_that_never_shipped_says_where_it_was_looked_for(
+def test_the_status_of_a_host_that_never_shipped_names_machine_and_broker(
     logs_url: str, own_host: str
 ) -> None:
     done = run("status", "--host", own_host, "--server", logs_url)

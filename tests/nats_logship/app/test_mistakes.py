@@ -15,7 +15,7 @@ NOBODY = ("--server", "nats://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
+    ("arguments", "code", "text"),
     [
         (
             ("logreceiver", *NOBODY, "verify", "--output", "."),
@@ -55,9 +55,9 @@ NOBODY = ("--server", "nats://127.0.0.1:1")
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
-    words: tuple[str, ...], code: Exit, text: str
+    arguments: tuple[str, ...], code: Exit, text: str
 ) -> None:
-    done = forks.run(*words)
+    done = forks.run(*arguments)
 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert text in done.stderr
@@ -82,7 +82,7 @@ def test_a_port_in_use_is_named_once() -> None:
 def test_an_interrupt_while_a_program_starts_leaves_no_traceback(
     tmp_path: Path, module: str
 ) -> None:
-    """A module that most of the program is imported after stands for the hand at the keyboard."""
+    """A module that the program imports early sends the signal of Ctrl-C."""
     (tmp_path / "click").mkdir()
     code = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     (tmp_path / "click" / "__init__.py").write_text(code)
