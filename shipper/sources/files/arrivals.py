@@ -46,6 +46,11 @@ class Arrival(NamedTuple):
     entry: FileEntry
     descriptor: int
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its name is not one that rotation gives."""
+        return not any(live_names(self.entry.path.rpartition("/")[2]))
+
     def find_gone(self) -> FileEntry | None:
         """Return the entry of a file that left its path, as it is now; None if not."""
         with suppress(OSError):

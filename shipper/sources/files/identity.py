@@ -142,6 +142,7 @@ class Sample:
     end. `last` is the offset behind the last newline, with the bytes before it. `copy_of` is the id
     of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
+    `differs_from` are files of its group that begin alike, but do not have its content.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
 
@@ -155,6 +156,7 @@ class Sample:
     fits: Collection[str]
     end: Cursor | None = None
     is_in_live: bool = False
+    differs_from: Collection[FileKey] = ()
     is_partial: bool = False
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")

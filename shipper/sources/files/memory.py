@@ -54,8 +54,8 @@ class Memory:
     """The files and cursors of one follower.
 
     `files` are the followed files, `entries` what the last scan saw, `gone` the unknown files that
-    came before it and were deleted, which are open, `left` the samples of copies
-    and of files that are left. `remembered` are cursors whose files may be found again. `ended`
+    came before it and were deleted, which are open, `were_live` all that came to live paths,
+    `left` the samples of copies and of files that are left. `remembered` are cursors whose files may be found again. `ended`
     are the ids of files of which nothing more is expected, or whose loss was reported, the oldest
     first, and `deleted` those of remembered files that have no name anywhere. The rotated siblings
     of `live_paths` are looked for. `scanned_at` is when the last scan began after which all files
@@ -67,6 +67,7 @@ class Memory:
         self.files: dict[FileKey, FollowedFile] = {}
         self.entries: dict[FileKey, FileEntry] = {}
         self.gone: dict[FileKey, FileEntry] = {}
+        self.were_live: Container[FileKey] = ()
         self.left: dict[FileKey, Sample] = {}
         self.remembered = {cursor.file: cursor for cursor in known}
         self.ended: dict[str, None] = {}
@@ -183,7 +184,7 @@ class Memory:
         known = []
         for key in self.followed_in[group]:
             presence = Presence.FOLLOWED if key in self.entries else Presence.DELETED
-            known.append(Known(self.files[key].progress.last, presence))
+            known.append(Known(self.files[key].progress.last, presence, key))
         for cursor in self.remembered_in[group]:
             is_there = (group, cursor.identity.inode) in self._there
             presence = Presence.TRUNCATED if is_there else Presence.MISSING
@@ -236,6 +237,12 @@ class Memory:
             cursors = [known.cursor for known in self.find_known(entry.group)]
             near[entry] = {*cursors, *self.by_inode[entry.key.inode]}
         return near
+
+    def find_originals(self, groups: Container[str]) -> list[FileEntry]:
+        """Return the files of groups that are rotated or deleted, and not compressed."""
+        followed = (one for one in self.files.values() if one.entry.group in groups)
+        rotated = (one.entry for one in followed if one.is_rotated)
+        return [one for one in (*rotated, *self.gone.values()) if one.compression is None]
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""
