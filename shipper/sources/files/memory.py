@@ -241,7 +241,7 @@ class Memory:
     def find_originals(self, groups: Container[str]) -> list[FileEntry]:
         """Return the files of groups that are rotated or deleted, and not compressed."""
         followed = (one for one in self.files.values() if one.entry.group in groups)
-        rotated = (one.entry for one in followed if one.is_rotated)
+        rotated = (f.entry for f in followed if f.is_rotated or f.entry.key not in self.entries)
         return [one for one in (*rotated, *self.gone.values()) if one.compression is None]
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
