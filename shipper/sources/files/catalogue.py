@@ -259,11 +259,7 @@ class Catalogue:
     def _find_gone(self, found: Sample) -> list[Known]:
         """Return the files that were deleted before they were seen, if this may be such a copy."""
         gone = (self.files[key] for key in self.memory.gone if key in self.files)
-        group = (
-            file
-            for file in gone
-            if file.home == found.entry.group
-        )
+        group = (file for file in gone if file.home == found.entry.group)
         return [Known(file.progress.last, Presence.DELETED, file.entry.key) for file in group]
 
     def _find_alike(self, found: Sample, known: Iterable[Known]) -> list[Known]:
@@ -321,7 +317,8 @@ class Catalogue:
             self.notices += report_sibling(sample.entry, known)
 
     def _leave_copy(self, sample: Sample, cursor: Cursor | None) -> None:
-        group = (self.files[key] for key in self.memory.followed_in[sample.entry.group])
+        keys = self.memory.entries.keys() & self.memory.followed_in[sample.entry.group]
+        group = (self.files[key] for key in keys)
         live = (one.file for one in group if one.entry.path == sample.entry.group)
         original = cursor.file if cursor else next(live, None)
         if sample.entry.compression is None and sample.copy_of is not None:
