@@ -182,10 +182,8 @@ class AgentMeter:
     @property
     def unread(self) -> list[str]:
         """The newest sentences on files that were not read, or of which the start found nothing."""
-        older = (
-            f"{format_count(self._older, 'older report')} of files that were not read: see the log"
-        )
-        return [*([older] if self._older else ()), *self._unread.values()]
+        older = f"{format_count(self._older, 'older report')} of files that were not read"
+        return [*[f"{older}: see the log"][: self._older], *self._unread.values()]
 
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""

@@ -54,13 +54,13 @@ class Memory:
     """The files and cursors of one follower.
 
     `files` are the followed files, `entries` what the last scan saw, `gone` the unknown files that
-    came before it and were deleted, which are open, `were_live` all that came to live paths,
-    `left` the samples of copies and of files that are left. `remembered` are cursors whose files may be found again. `ended`
-    are the ids of files of which nothing more is expected, or whose loss was reported, the oldest
-    first, and `deleted` those of remembered files that have no name anywhere. The rotated siblings
-    of `live_paths` are looked for. `scanned_at` is when the last scan began after which all files
-    were decided on; None before the first one of a selection. `is_clock_back`: the clock was set
-    back since then.
+    came before it and were deleted, which are open, `were_live` all that came to live paths. `left`
+    are the samples of copies and of files that are left. `remembered` are cursors whose files may
+    be found again. `ended` are the ids of files of which nothing more is expected, or whose loss
+    was reported, the oldest first, and `deleted` those of remembered files that have no name
+    anywhere. The rotated siblings of `live_paths` are looked for. `scanned_at` is when the last
+    scan began after which all files were decided on; None before the first one of a selection.
+    `is_clock_back`: the clock was set back since then.
     """
 
     def __init__(self, known: Iterable[Cursor]) -> None:
