@@ -239,10 +239,10 @@ class Memory:
         return near
 
     def find_originals(self, groups: Container[str]) -> list[FileEntry]:
-        """Return the files of groups that are rotated or deleted, and not compressed."""
+        """Return the files of groups that are rotated or deleted."""
         followed = (one for one in self.files.values() if one.entry.group in groups)
         rotated = (f.entry for f in followed if f.is_rotated or f.entry.key not in self.entries)
-        return [one for one in (*rotated, *self.gone.values()) if one.compression is None]
+        return [*rotated, *self.gone.values()]
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""

@@ -119,7 +119,7 @@ def _find_others(seen: Sample, originals: Mapping[FileEntry, int]) -> set[FileKe
     for one, opened in originals.items():
         if one.group == seen.entry.group:
             with suppress(OSError), _open(one, opened) as original, _open(seen.entry) as copy:
-                if not _has_content(seen, copy, original):
+                if not _has_content(seen, copy, one, original):
                     others.add(one.key)
     return others
 
@@ -133,22 +133,27 @@ def _open(entry: FileEntry, opened: int = -1) -> Iterator[int]:
         close(descriptor)
 
 
-def _has_content(seen: Sample, copy: int, original: int) -> bool:
+def _has_content(seen: Sample, copy: int, original: FileEntry, descriptor: int) -> bool:
     """Whether a file has the bytes of an original: all, or 1 KiB at least if that is longer."""
-    entry, at = seen.entry, 0
-    content = Decompressor(copy, entry.compression) if entry.compression else None
-    if seen.size > os.fstat(original).st_size:
+    if not original.compression and seen.size > os.fstat(descriptor).st_size:
         return False
+    at, read, read_original = 0, _reader_of(copy, seen.entry), _reader_of(descriptor, original)
     while at < _MOST_COMPARED:
-        ours = content.read(at, at + _STEP) if content else os.pread(copy, _STEP, at)
-        theirs = os.pread(original, len(ours) or 1, at)
+        ours = read(at, at + _STEP)
+        theirs = read_original(at, at + max(1, len(ours)))
         if not ours:
-            is_partial = content is not None and not content.is_complete
-            return not theirs or at >= HEAD_BYTES or is_partial
+            return not theirs or at >= HEAD_BYTES or seen.is_partial
         if ours != theirs:
             return False
         at += len(ours)
     return True
+
+
+def _reader_of(descriptor: int, entry: FileEntry) -> Callable[[int, int], bytes]:
+    """Return what reads the content between two positions, in order."""
+    if entry.compression is not None:
+        return Decompressor(descriptor, entry.compression).read
+    return lambda start, end: os.pread(descriptor, end - start, start)
 
 
 def _probe(

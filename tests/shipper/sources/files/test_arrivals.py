@@ -322,7 +322,7 @@ async def test_what_a_file_that_was_deleted_while_it_was_empty_gets_late_is_read
     host = make_host("*.log")
     await host.ship()
     with (host.folder / "a.log").open("ab") as file:
-        await wait_until(lambda: is_open(host.folder / "a.log"))
+        await wait_until(lambda: held_by(os.getpid()).count(file.name) == 2)
         (host.folder / "a.log").unlink()
         await host.ship()
         file.write(b"late\n")
