@@ -181,10 +181,12 @@ class Sample:
         return is_elsewhere and cursor.identity.head_length > 0 and self.has_all(cursor)
 
     def is_part_of(self, cursor: Cursor) -> bool:
-        """Whether the file begins like the cursor's file, and is shorter than what was read of it.
+        """Whether another file begins like the cursor's, and is shorter than what was read of that.
 
         A copy is such a part if lines were written, and read, between the copy and the truncation.
         """
         # sparse files begin alike, with NULs
-        begins_so = self.copy_of == cursor.file or (has_head(cursor, self.head) and any(self.head))
-        return begins_so and not self.damage and self.size < cursor.offset
+        begins_so = has_head(cursor, self.head) and any(self.head)
+        is_like = begins_so and cursor.identity.inode != self.entry.key.inode
+        is_shorter = not self.damage and self.size < cursor.offset
+        return is_shorter and (is_like or self.copy_of == cursor.file)
