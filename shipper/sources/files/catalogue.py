@@ -244,23 +244,17 @@ class Catalogue:
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
             is_new &= not (sample.entry.compression and self._begins_at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
-            observation = Unmatched(sample, is_new, is_too_old, self._was_live(sample))
-            others = self._find_alike(sample, [*known, *self._find_gone(sample)])
+            was_live = sample.entry.key in self.memory.were_live
+            observation = Unmatched(sample, is_new, is_too_old, was_live)
+            gone = (one for one in self.memory.find_known(name) if one.key in self.memory.gone)
+            others = self._find_alike(sample, [*known, *gone])
             self._act(sample, decide(FileState.FOUND, observation, others), now)
 
-    def _was_live(self, sample: Sample) -> bool:
-        return sample.entry.key in self.memory.were_live
-
     def _is_copy(self, sample: Sample, known: Sequence[Known]) -> bool:
-        observation = Unmatched(sample, is_new=False, was_live=self._was_live(sample))
+        was_live = sample.entry.key in self.memory.were_live
+        observation = Unmatched(sample, is_new=False, was_live=was_live)
         decision = decide(FileState.FOUND, observation, known)
         return decision.state is FileState.COPY or Action.INHERIT in decision.actions
-
-    def _find_gone(self, found: Sample) -> list[Known]:
-        """Return the files that were deleted before they were seen, if this may be such a copy."""
-        gone = (self.files[key] for key in self.memory.gone if key in self.files)
-        group = (file for file in gone if file.home == found.entry.group)
-        return [Known(file.progress.last, Presence.DELETED, file.entry.key) for file in group]
 
     def _find_alike(self, found: Sample, known: Iterable[Known]) -> list[Known]:
         """Return the known files but for those that have other bytes, or that have a copy."""

@@ -267,7 +267,7 @@ def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
     if sample.is_in_live:
         return Decision(FileState.COPY)
     for cursor, presence, _ in group:
-        # a few bytes of a file that is nowhere do not show that others are among the rest
+        # another file may begin like one that is nowhere, and that it cannot be compared with
         is_part = presence is not Presence.MISSING or sample.copy_of == cursor.file
         is_like = (is_part and sample.is_part_of(cursor)) or sample.is_copy_of(cursor)
         if is_like and _is_enough(sample, cursor, HEADS[presence].min_head_to_match):
