@@ -1,5 +1,6 @@
 """A task on a disk that fails at any call: afterwards all lines are in the files once."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import WrongFolder, check_folder, hold_locks, mark_folder
 from receiver.storage.disk import can_sync_file_system
+from receiver.storage.folders import Folders
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -117,6 +119,30 @@ def test_whichever_call_fails_every_line_is_in_the_files_once_in_the_end(
         assert (everything(own), cuts) == (expected, []), f"call {struck}"
 
     assert struck > 20
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_taken_for_a_new_one(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, cuts: list[str], number: int
+) -> None:
+    partition.lines("web01", b"a line that has the file closed\n")
+    begin = partition.receive().until
+    partition.lines("web01", b"the next one\n")
+    assert partition.run_apart(begin, fault="closed") == -9
+    find, errors = Folders.find, [OSError(number, os.strerror(number))]
+
+    def find_later(folders: Folders, path: str) -> os.stat_result | None:
+        while path == "web01.log" and errors:
+            raise errors.pop()
+        return find(folders, path)
+
+    monkeypatch.setattr(Folders, "find", find_later)
+    blocked(partition.run(begin), Cause.DISK)
+    partition.receive(begin)
+
+    closed = b"a line that has the file closed\n"
+    assert partition.files() == {"web01.log.000001": closed, "web01.log": b"the next one\n"}
+    assert (cuts, errors) == ([], [])
 
 
 @pytest.mark.timeout(720)
