@@ -122,13 +122,24 @@ def test_whichever_call_fails_every_line_is_in_the_files_once_in_the_end(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
-def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_taken_for_a_new_one(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch, cuts: list[str], number: int
+@pytest.mark.parametrize(
+    "killed",
+    [(30, "closed", "web01.log.000001"), (0, "stored", "web01.log")],
+)
+def test_a_file_that_a_start_cannot_look_at_for_a_moment_keeps_all_its_lines(
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+    cuts: list[str],
+    number: int,
+    killed: tuple[int, str, str],
 ) -> None:
-    partition.lines("web01", b"a line that has the file closed\n")
+    rotate_size, fault, name = killed
+    partition = replace(partition, rotate_size=rotate_size)
+    partition.lines("web01", b"a line that fills the file up\n")
     begin = partition.receive().until
     partition.lines("web01", b"the next one\n")
-    assert partition.run_apart(begin, fault="closed") == -9
+    assert partition.run_apart(begin, fault=fault) == -9
+    before = (partition.output / "web01.log").read_bytes()
     find, errors = Folders.find, [OSError(number, os.strerror(number))]
 
     def find_later(folders: Folders, path: str) -> os.stat_result | None:
@@ -140,8 +151,8 @@ def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_taken_for_a_new_one
     blocked(partition.run(begin), Cause.DISK)
     partition.receive(begin)
 
-    closed = b"a line that has the file closed\n"
-    assert partition.files() == {"web01.log.000001": closed, "web01.log": b"the next one\n"}
+    assert partition.files()[name] == before
+    assert partition.read("web01") == b"a line that fills the file up\nthe next one\n"
     assert (cuts, errors) == ([], [])
 
 
