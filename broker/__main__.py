@@ -1,7 +1,15 @@
-"""`python -m broker` is `logbroker`."""
+"""`logbroker`, also as `python -m broker`."""
 
-from broker.cli import main
+from nats_logship.app.signals import die_of_interrupt
 
-__all__: list[str] = []
 
-main()
+def main() -> None:
+    """Run logbroker."""
+    die_of_interrupt()
+    from broker import cli  # takes a good part of a second
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

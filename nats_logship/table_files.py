@@ -7,6 +7,7 @@ through pyarrow with delta-rs' own access, so that it loads no extension.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -65,6 +66,8 @@ class TableVersion:
         from deltalake.exceptions import DeltaError
 
         root = f"{address.removeprefix('file://').rstrip('/')}/lines"
+        if "://" not in root and not Path(root).is_dir():
+            raise OperatorError(f"there is no table in {address}; check --table")
         try:
             table = DeltaTable(root, storage_options=dict(options))
             return cls(table, options, tuple(_list_files(table)))

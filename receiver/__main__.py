@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.signals import block_signals
+from nats_logship.app.signals import block_signals, die_of_interrupt
 from receiver.spark.jvm import Jvm, run_jvm
 
 _MASTER = "master"  # the setting; who names it may want a cluster
@@ -24,6 +24,7 @@ _OTHERS = {
 
 def main() -> None:
     """Run logreceiver."""
+    die_of_interrupt()
     with ExitStack() as stack:
         jvm = None
         if receives_locally(sys.argv[1:], os.environ):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import click
+from click.core import ParameterSource
 
 from nats_logship.app.command_line import (
     SectionedGroup,
@@ -21,6 +22,7 @@ from nats_logship.app.command_line import (
     settings_from_options,
     settings_options,
 )
+from nats_logship.app.configuration import name_of
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
 from nats_logship.app.service import Notifier
@@ -52,7 +54,13 @@ class _Commands(SectionedGroup):
 @click.pass_context
 def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
-    if context.invoked_subcommand is not None:
+    if (command := context.invoked_subcommand) is not None:
+        for name in options:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                flag = f"--{name_of(name).replace('_', '-')}"
+                raise click.UsageError(
+                    f"{flag} belongs behind the command: `logreceiver {command} {flag} …`"
+                )
         return
     block_signals()
     settings = settings_from_options(ReceiverSettings, options)

@@ -1,5 +1,15 @@
-"""`python -m shipper` is `logshipper`."""
+"""`logshipper`, also as `python -m shipper`."""
 
-from shipper.cli import main
+from nats_logship.app.signals import die_of_interrupt
 
-main()
+
+def main() -> None:
+    """Run logshipper."""
+    die_of_interrupt()
+    from shipper import cli  # takes a good part of a second
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,7 @@ from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Positions
+from shipper.clock import Clock
 from shipper.loop import Intervals, ShippingLoop
 from shipper.once import require_files
 from shipper.publish.publisher import Publisher, SessionLost, UnacknowledgedPublisher
@@ -67,19 +68,19 @@ class Agent:
         self,
         settings: ShipperSettings,
         host: str,
-        clock: Callable[[], int],
+        clock: Clock,
         intervals: Intervals | None = None,
     ) -> None:
-        """Connect to nothing yet; `clock` is nanoseconds since the epoch."""
+        """Connect to nothing yet."""
         self._settings = settings
         self._host = host
-        self._clock = clock
+        self._clock, self._began = clock, clock()
         kind = Publisher if settings.ack else UnacknowledgedPublisher
         denial = settings.explain_denial(host)
         self._publisher = kind(connection_for(settings, host), host, clock, denial)
         if settings.once:
             self._publisher.patience = settings.patience.total_seconds()
-        self._meter = AgentMeter(clock)
+        self._meter = AgentMeter(clock.wall)
         self._sources = Sources()
         self._inputs: Mapping[str, str] = {}
         self._files: Follower | None = None
@@ -185,7 +186,7 @@ class Agent:
         settings = self._settings
         given: dict[str, Any] = {
             "new_id": self._publisher.new_file,
-            "clock": self._clock,
+            "clock": self._clock.wall,
             "wake": self._sources.wake,
         }
         records = settings.record_rules
@@ -220,7 +221,7 @@ class Agent:
                 poll_every=settings.poll_every.total_seconds(),
                 listen=settings.watch,
                 is_only=not (inputs or settings.journal),
-                **given,
+                **{**given, "clock": self._clock},
             )
             self._sources.add(self._files)
 
@@ -255,7 +256,8 @@ class Agent:
         acknowledged = self._loop.acknowledged
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await acknowledged.forget_gone(self._sources, self._clock())
+            today = self._clock().without_step(self._began)
+            await acknowledged.forget_gone(self._sources, today)
             await self._publisher.snapshots.try_write(acknowledged.positions)
 
     async def _check_claim(self) -> None:
@@ -314,7 +316,7 @@ class Agent:
 
     def report(self) -> HostReport:
         """Return the present status."""
-        publisher, loop, meter, now = self._publisher, self._loop, self._meter, self._clock()
+        publisher, loop, meter, now = self._publisher, self._loop, self._meter, self._clock.wall()
         sources, read_at = self._sources, loop.sender.unacknowledged()
         return HostReport(
             host=self._host,

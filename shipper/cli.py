@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 import sys
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +32,7 @@ from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import InvalidHost, validate_host
 from shipper.cheat import cheat
+from shipper.clock import Clock
 from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
 from shipper.sources.inputs import STANDARD_INPUT
@@ -75,7 +75,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
     _keep_large_buffers()
-    agent = Agent(settings, host, time.time_ns)
+    agent = Agent(settings, host, Clock())
     asyncio.run(agent.run(Notifier(os.environ), lambda: read_again(lambda: _settings(options))))
 
 

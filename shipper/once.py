@@ -49,7 +49,7 @@ class Goals:
                 held = format_count(state.unfinished, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in _select_errors(source.troubles, named):
-            raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
+            raise OperatorError(f"{trouble.path}: {trouble.text}; check {trouble.option}")
         for state in states:
             if state.position + state.unfinished < self._goal_of(state):
                 reason = state.problem or "was rotated again and again"

@@ -192,4 +192,7 @@ class Pki:
             with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
                 return folder.read(path.name)
         except OSError as error:
-            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+            raise ConfigurationError(
+                f"cannot read {path}: {error.strerror}; check --store-dir, or make the file with "
+                "`logbroker tls init`"
+            ) from None

@@ -12,8 +12,8 @@ from broker.commands.shared import option, with_settings
 from broker.settings import BrokerSettings
 from nats_logship.app.address import Address, Listen
 from nats_logship.app.command_line import SectionedCommand
-from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.program import warn_of_readable_secrets
+from nats_logship.app.tls_files import NamedFile, load_own, read_authorities
 from nats_logship.client.connection import Connection
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -96,11 +96,8 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext
             raise click.UsageError("--listen-key and --listen-ca need --listen-cert")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert, key)
-        if ca is not None:
-            context.load_verify_locations(ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"cannot use the certificate of the console: {error}") from None
+    load_own(context, NamedFile(cert, "--listen-cert"), NamedFile(key or cert, "--listen-key"))
+    if ca is not None:
+        context.load_verify_locations(cadata=read_authorities(NamedFile(ca, "--listen-ca")))
+        context.verify_mode = ssl.CERT_REQUIRED
     return context

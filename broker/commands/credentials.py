@@ -118,15 +118,21 @@ def add(
 @credentials.command()
 @_KIND
 @_NAMES
+@YES_OPTION
 @JSON
 @with_settings(STORE_FIELDS | STATUS_FIELDS)
-def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: bool) -> None:
+def revoke(
+    settings: BrokerSettings, kind: str, names: Sequence[str], yes: bool, as_json: bool
+) -> None:
     """Revoke credentials and disconnect at once the clients that use them.
 
     With --store-dir, in that store, on the broker's machine. Without it, at all servers of the
-    broker at --server, with the credential of an admin.
+    broker at --server, with the credential of an admin. Without the last credential the broker
+    accepts nobody; it asks first.
     """
     holders = _find_holders(kind, names)
+    if not yes:
+        _confirm_the_last(settings, holders)
     if settings.store_dir is None:
         asked = [(holder.kind.value, holder.name) for holder in holders]
         collect = partial(collect_credentials, revoked=asked)
@@ -221,6 +227,23 @@ def _confirm_the_first(folder: Path) -> None:
             f"The broker of {folder} runs and accepts everybody. From this credential on it locks "
             "out all clients without one: shippers and receivers that run now too. Add it?"
         )
+
+
+def _confirm_the_last(settings: BrokerSettings, holders: Sequence[Holder]) -> None:
+    """Ask before a broker loses its last credential."""
+    if settings.store_dir is None:
+        reports = run_on_broker(settings, "credentials revoke", collect_credentials)
+    else:
+        reports = [report_credentials(find_store(settings), str(settings.store_dir))]
+    revoked = {(holder.kind.value, holder.name) for holder in holders}
+    for one in reports:
+        if revoked == {(row["kind"], row["name"]) for row in one.credentials}:
+            whom = format_names(holders)
+            confirm(
+                f"{one.name} has no other credential than {whom}. Without it the broker accepts "
+                "nobody: it locks out all shippers, receivers and admins. Revoke it?"
+            )
+            return
 
 
 def _change(

@@ -97,7 +97,9 @@ def _read(file: Path) -> Iterator[Quarantined]:
     try:
         data = read_file(file)
     except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
+        raise ConfigurationError(
+            f"cannot read {file}: {error.strerror}; give a file of a receiver's quarantine"
+        ) from None
     at = 0
     while at < len(data):
         begin = (data.find(b"\n", at) + 1) or len(data)

@@ -21,7 +21,7 @@ from aiohttp import web
 from broker.console.feeds import Feeds
 from broker.console.lines import LineFinder
 from broker.console.request import MOST_LINES, parse_line_request, parse_number
-from nats_logship.app.address import Address
+from nats_logship.app.address import Address, describe_os_error
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
@@ -110,7 +110,10 @@ class Console:
             try:
                 await site.start()
             except OSError as error:
-                raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
+                reason = describe_os_error(error)
+                raise ConfigurationError(
+                    f"cannot listen on {address}: {reason}; choose another --listen"
+                ) from None
             port = runner.addresses[0][1]
             ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
             await self._feeds.run()

@@ -56,7 +56,7 @@ class HostStatus:
             self.partitions = tuple(sorted({*self.partitions, facts.subject.partition}))
         if partition is None or partition.behind_seconds is None:
             self.behind_seconds = None
-        elif last.sequence >= (partition.next or 0) and self.behind_seconds is not None:
+        elif last.sequence >= (partition.offset or 0) and self.behind_seconds is not None:
             self.behind_seconds = max(self.behind_seconds, partition.behind_seconds)
         self.messages += messages
         if last.stored_at >= self.last_seen:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any, NamedTuple
 
-from nats_logship.app.text import escape, printable
+from nats_logship.app.text import escape, format_count, printable
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.message import MalformedMessage, Origin, Section, decode_origin
 from nats_logship.wire.stream_message import StreamMessage, split_message
@@ -64,6 +64,7 @@ def serialize_message(message: StreamMessage) -> dict[str, Any]:
         "host": subject.host if subject else None,
         "agent": origin.agent if origin else None,
         "read_at": format_time(origin.read_at) if origin else None,
+        "holds": _describe_content(message, origin),
         "stored_bytes": len(message.payload),
         "spans": json.loads(message.headers[_SPANS]) if origin and origin.sections else [],
         "headers": message.headers,
@@ -92,6 +93,21 @@ def format_message(message: StreamMessage) -> bytes:
         if value is not None
     )
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + escape(lines)
+
+
+def _describe_content(message: StreamMessage, origin: Origin | None) -> str:
+    if origin is None:
+        size = format_count(len(message.payload), "byte")
+        return f"{size} of a client that is no shipper" if message.payload else "nothing"
+    if origin.lines:
+        return format_count(origin.lines, "line")
+    if origin.size:
+        return f"{format_count(origin.size, 'byte')} of a line that goes on in the next message"
+    if origin.sections:
+        return "no lines: a shipper has read on, and filters left out what it read"
+    if origin.moved is not None:
+        return f"no lines: from here on the host's lines are in partition {origin.moved}"
+    return "no lines: a shipper claimed the host, as each one does when it starts or connects again"
 
 
 def _describe(section: Section) -> str:

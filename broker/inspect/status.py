@@ -134,7 +134,7 @@ class PartitionStatus(BaseModel, frozen=True):
     stream: str
     behind: int | None = None
     behind_seconds: float | None = None
-    next: int | None = None
+    offset: int | None = _info("next", default=None)
     epoch: int | None = None
     owner: str | None = None
     committed_at: Annotated[str | None, BeforeValidator(lambda value: value or None)] = None
@@ -308,7 +308,7 @@ def format_partition(one: PartitionStatus) -> tuple[str, ...]:
     """Return the cells of a partition, as `PARTITION_HEAD` names them."""
     return (
         f"p{one.partition}",
-        *("-" if value is None else str(value) for value in (one.next, one.behind)),
+        *("-" if value is None else str(value) for value in (one.offset, one.behind)),
         format_rounded(one.behind_seconds) if one.behind_seconds else "-",
         "-" if one.epoch is None else str(one.epoch),
         _shorten_time(one.committed_at) if one.committed_at else "-",

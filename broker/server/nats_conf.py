@@ -7,6 +7,7 @@ that it does not know, at a start and at a reload.
 """
 
 import json
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,13 @@ from broker.settings import BrokerSettings
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.secret_files import check_kind
+from nats_logship.app.tls_files import NamedFile, load_own, read_authorities
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import InvalidSeed, seed_of
 from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINK
 
 _LEAST_SECRET = 16  # bytes
+_STORE_FILES = "the files of `logbroker tls` in the store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def resolve_tls(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     """Return the TLS of a broker, None for a broker without a certificate.
 
     The certificate is that of the settings, or else of the store in `folder`. Raises
-    `ConfigurationError`. nats-server itself reports a key that does not fit the certificate.
+    `ConfigurationError` for files that nats-server could not use.
     """
     pki = Pki(folder)
     certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)
@@ -73,21 +76,37 @@ def resolve_tls(settings: BrokerSettings, folder: Path) -> TlsConf | None:
         return None
     certificate = certificate.absolute()
     authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
-    try:
-        name = next(iter(parse_names(certificate.read_bytes())), "")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
+    authorities = authorities and authorities.absolute()
+    key = (settings.server_key or certificate).absolute()
+    name = _check_files(settings, certificate, key, authorities)
     # trust the authority in place of the certificate: after a renewal the running server may still
     # show the old one
     is_ours = certificate == pki.broker.absolute() and pki.authority.exists()
     trusted = pki.authority.absolute() if is_ours else certificate
     return TlsConf(
         certificate=certificate,
-        key=(settings.server_key or certificate).absolute(),
-        authorities=authorities and authorities.absolute(),
+        key=key,
+        authorities=authorities,
         access=Access(tls_ca=trusted, tls_name=name),
     )
+
+
+def _check_files(
+    settings: BrokerSettings, certificate: Path, key: Path, authorities: Path | None
+) -> str:
+    """Return the first name in the certificate; raises `ConfigurationError` for unusable files."""
+    own = NamedFile(certificate, "--server-cert" if settings.server_cert else _STORE_FILES)
+    its_key = NamedFile(key, "--server-key" if settings.server_cert else _STORE_FILES)
+    load_own(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), own, its_key)
+    if authorities:
+        option = "--client-ca" if settings.client_ca else _STORE_FILES
+        read_authorities(NamedFile(authorities, option))
+    try:
+        return next(iter(parse_names(own.read())), "")
+    except ValueError as error:
+        raise ConfigurationError(
+            f"cannot read the names in {certificate}: {error}; check {own.option}"
+        ) from None
 
 
 def read_secret(path: Path, option: str) -> str:

@@ -2,9 +2,7 @@
 
 nats-server logs texts that clients choose: an nkey, a user, a name, an unknown field. So logbroker
 acts on a text only if it begins a line, at the expected level, and the line is about no connection.
-
-nats-server also logs a line for each denied message, each failed login and each malformed request.
-`LogLimit` limits how many of them a minute clients can cause.
+`log_limits` limits how many lines clients can cause.
 """
 
 import asyncio
@@ -16,8 +14,8 @@ import signal
 import subprocess
 import sysconfig
 from asyncio.subprocess import Process
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
@@ -25,6 +23,7 @@ from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.server.log_limits import CONNECTION_LINE, LogLimit, Repeats
 from nats_logship.app import parent_death
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.python import FOLDER, isolated_command
@@ -164,7 +163,8 @@ class NatsServer:
         self._notices: dict[ServerNotice, str] = {}  # the first line of each
         self._new_notice = asyncio.Event()
         self._rest = b""
-        self._limit = LogLimit(partial(logger.warning, "%s"))
+        report = partial(logger.warning, "%s")
+        self._repeats, self._limit = Repeats(report), LogLimit(report)
 
     async def wait_for_ports(self) -> Ports:
         """Return the ports once the server listens, however long it takes to recover its store.
@@ -207,14 +207,14 @@ class NatsServer:
             self._rest = rest[:_LONGEST]
             for line in lines:
                 self._take_line(parse_log_line(line.decode("utf-8", "replace").rstrip()))
+        self._repeats.flush()
         self._limit.flush()
         return await self._process.wait()
 
     def _take_line(self, line: LogLine) -> None:
-        # a fatal line is not logged here, it becomes the reason of the end; debug lines exist only
-        # if an operator asked for them, so they are not limited
-        if line.level < INFO or (line.level < FATAL and self._limit.admit(line.level, line.text)):
-            logger.log(line.level, "%s", add_names(line.text, self.names))
+        text = add_names(line.text, self.names)
+        if self._is_logged(line.level, text):
+            logger.log(line.level, "%s", text)
         if CONNECTION_LINE.match(line.text):
             return  # a client or another server may have chosen the text
         self._last_lines.append(line)
@@ -223,6 +223,14 @@ class NatsServer:
             if line.level == begins.level and line.text.startswith(begins.text):
                 self._notices.setdefault(notice, line.text)
                 self._new_notice.set()
+
+    def _is_logged(self, level: int, text: str) -> bool:
+        # debug lines exist only if an operator asked for them, so they are not limited
+        if level < INFO:
+            return True
+        if level >= FATAL or (level >= WARNING and not self._repeats.admit(text)):
+            return False  # a fatal line becomes the reason of the end
+        return self._limit.admit(level, text)
 
     async def _wait_for(self, *notices: ServerNotice) -> None:
         """Wait until one of the notices is logged."""
@@ -298,62 +306,3 @@ async def run_nats_server(
         yield server
     finally:
         await asyncio.shield(server.end())
-
-
-CONNECTION_LINE = re.compile(r"(?P<connection>(?P<address>\S+):\d+ - [cwmrgl]id(?:_ws)?:\d+) - ")
-"""The beginning of a line about a connection: "127.0.0.1:1234 - cid:5 - …".
-
-The letters: client, websocket, MQTT, route, gateway, leaf node.
-"""
-
-_WINDOW = 60.0  # seconds
-_MOST_OF_CONNECTION, _MOST_OF_ADDRESS, _MOST_OF_SERVER = 10, 100, 500  # lines in a window
-_MOST_KEYS = 10_000  # connections and addresses that are counted separately
-
-
-class LogLimit:
-    """Counts lines by connection and by address.
-
-    At the end of each minute `report` gets a line for each that has exceeded its limit.
-    """
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        """Begin a window with the first line."""
-        self._report = report
-        self._lines = Counter[str]()
-        self._left_out = Counter[str]()
-        self._end: asyncio.TimerHandle | None = None
-
-    def admit(self, level: int, line: str) -> bool:
-        """Count a line, and return whether it may be passed on.
-
-        The server's own lines are counted by level: a flood at one level hides no other level.
-        """
-        if self._end is None:
-            self._end = asyncio.get_running_loop().call_later(_WINDOW, self.flush)
-        found = CONNECTION_LINE.match(line)
-        if found is None:
-            name = f"nats-server, {logging.getLevelName(level)}"
-            return self._count(name, _MOST_OF_SERVER)
-        connection, address = found["connection"], found["address"]
-        if connection not in self._lines and len(self._lines) >= _MOST_KEYS:
-            connection = address  # too many to count separately
-        is_within = self._count(connection, _MOST_OF_CONNECTION)
-        return is_within and self._count(address, _MOST_OF_ADDRESS)
-
-    def _count(self, key: str, most: int) -> bool:
-        self._lines[key] += 1
-        if self._lines[key] <= most:
-            return True
-        self._left_out[key] += 1
-        return False
-
-    def flush(self) -> None:
-        """Report how many lines were left out, and begin a new window."""
-        if self._end is not None:
-            self._end.cancel()
-        for key, left in self._left_out.items():
-            self._report(f"{key} - {left} more lines were left out of this log")
-        self._end = None
-        self._lines.clear()
-        self._left_out.clear()

@@ -260,8 +260,14 @@ def _reason_of(first: ErrorDetails, model: type[ProgramSettings]) -> str:
             name = str(first["loc"][0]).replace("-", "_").lower()
             known = map(name_of, model.model_fields)
             return f"not a setting of {model.program}{suggest(name, known)}"
+        case "byte_size" | "byte_size_unit":
+            return f"{first['input']!r} is not a size such as 64KiB, 100MB or 2GiB"
         case "int_parsing" | "int_type" | "literal_error" | "enum" | "string_pattern_mismatch":
             return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        case "greater_than_equal" | "less_than_equal":
+            bound, least = first["ctx"].get("ge"), first["ctx"].get("le")
+            limit = f"at least {bound}" if bound is not None else f"at most {least}"
+            return f"{first['input']!r} must be {limit}"
         case _:  # without the value, which may be a secret
             text = first["msg"].removeprefix("Value error, ")
             return text.replace("datetime.timedelta(0)", "0 seconds")

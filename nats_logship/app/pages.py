@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from nats_logship.app.address import Address
+from nats_logship.app.address import Address, describe_os_error
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.text import printable
 
@@ -75,7 +75,7 @@ async def page_server(
         server = await asyncio.start_server(serve, address.host, address.port, limit=_MAX_REQUEST)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot listen on {address}: {error.strerror or error}; check {option}"
+            f"cannot listen on {address}: {describe_os_error(error)}; check {option}"
         ) from None
     port = server.sockets[0].getsockname()[1]
     logger.info("listening on http://%s", address.reached_at(port))

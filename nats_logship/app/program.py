@@ -15,6 +15,7 @@ from nats_logship.app.configuration import ProgramSettings
 from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.app.logs import FORMATS, JsonLines, LogHandler, add_priority, is_journal
 from nats_logship.app.secret_files import readable_by_others
+from nats_logship.app.signals import raise_on_interrupt
 from nats_logship.app.text import printable
 
 _NO_FOLDER = "the current directory was removed; cd to one that exists, or give absolute paths"
@@ -33,6 +34,7 @@ def run(
     the lines of `others`. Until the program handles SIGTERM itself, it ends by SIGTERM: with code 1
     after `--once`, as not everything was done.
     """
+    raise_on_interrupt()
     end_on_sigterm(Exit.FAILED if "--once" in arguments else Exit.DONE)
     program = command.name or "logship"
     versioned = _version_option(program, others)(command)

@@ -28,6 +28,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.client.absence import Absence
 from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
 from nats_logship.client.client import BrokerClient, Tap
@@ -46,8 +47,7 @@ ELECTION = 20.0
 """Seconds in which a cluster elects a new leader: four to nine, and more on busy machines."""
 
 _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
-_AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
-_START, _RESTART = 3.0, 10.0  # seconds that a broker may take when we start, and later
+_AGAIN, _FIRST_PAUSE = 0.5, 0.1  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
 logger = logging.getLogger(__name__)
@@ -75,15 +75,17 @@ class Connection:
         self._last = ""  # the server that accepted us last; it is tried last
         self._inbox, self._api = access.inbox_prefix or _INBOX, access.api_prefix or _API
         self._client: BrokerClient | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting, self._retrying = asyncio.Lock(), asyncio.Lock()
         self._denials = Denials()
         self._times = AnswerTimes()
-        self.away = ""
-        """Why there is no broker; empty if there is one."""
-        self._away_since, self._logged = 0.0, ""  # the reason in the log
-        self._is_missed = False  # it was there before
+        self._absence = Absence()
         self.connected_at = 0.0
         """When the present client connected, by the clock of the event loop."""
+
+    @property
+    def away(self) -> str:
+        """Why there is no broker; empty if there is one."""
+        return self._absence.reason
 
     @property
     def servers(self) -> str:
@@ -102,41 +104,32 @@ class Connection:
             await asyncio.sleep(_FIRST_PAUSE)
 
     async def client(self) -> BrokerClient:
-        """Return a live client, however long that takes.
+        """Return a live client, however long that takes; `absence` says what is logged.
 
-        Logs one line for a broker that restarts, and two for one that is away longer.
+        All callers share the attempts, because a broker logs each that it refuses.
         """
-        if self._client is not None and not self.away and self.is_current(self._client):
-            return self._client
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                client = await self._connect()
-            except (BrokerAway, ConfigurationError) as error:
-                self._note_away(error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, _LONGEST_PAUSE)
-                continue
-            self._note_back(client)
-            return client
+        if (present := self._find_present()) is not None:
+            return present
+        clock = asyncio.get_running_loop().time
+        async with self._retrying:
+            while (present := self._find_present()) is None:
+                await asyncio.sleep(max(0.0, self._absence.retry_at - clock()))
+                try:
+                    client = await self._connect()
+                except (BrokerAway, ConfigurationError) as error:
+                    keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
+                    was_there = bool(self.connected_at)
+                    self._absence.note(
+                        str(error), clock(), keeps_out=keeps_out, was_there=was_there
+                    )
+                else:
+                    self._absence.end(client.address, clock())
+                    return client
+            return present
 
-    def _note_away(self, error: BrokerAway | ConfigurationError) -> None:
-        now = asyncio.get_running_loop().time()
-        if not self.away:
-            self._away_since, self._is_missed = now, bool(self.connected_at)
-        self.away = str(error)
-        # log a refusal also if another reason was logged before: a person must act
-        keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
-        is_long = now - self._away_since >= (_RESTART if self.connected_at else _START)
-        if self._logged != self.away if keeps_out else is_long and not self._logged:
-            logger.warning("broker away: %s; trying again", error)
-            self._logged = self.away
-
-    def _note_back(self, client: BrokerClient) -> None:
-        if self._logged or (self.away and self._is_missed):
-            seconds = asyncio.get_running_loop().time() - self._away_since
-            logger.info("broker at %s is back after %.0f s", client.address, seconds)
-        self.away = self._logged = ""
+    def _find_present(self) -> BrokerClient | None:
+        client = self._client
+        return client if client and not self.away and self.is_current(client) else None
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:

@@ -6,9 +6,9 @@ Blocks on the disk. Errors name the file and the option, and never show the cont
 import re
 import ssl
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.tls_files import NamedFile, is_readable, load_own, read_authorities
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import InvalidSeed, UserKey, seed_of, user_key
 
@@ -32,7 +32,7 @@ def read_credentials(access: Access) -> ClientCredentials:
     _refuse_conflicts(access)
     option = "--creds" if access.creds else "--nkey" if access.nkey else "--nkey-seed"
     path = access.creds or access.nkey
-    text = _read(path, option).decode("ascii", "replace") if path else access.nkey_seed
+    text = NamedFile(path, option).read().decode("ascii", "replace") if path else access.nkey_seed
     try:
         key = user_key(seed_of(text)) if path or text else None
     except InvalidSeed as error:
@@ -66,34 +66,24 @@ def _refuse_conflicts(access: Access) -> None:
         raise ConfigurationError(reason)
 
 
-def _read(path: Path, option: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}; check {option}") from None
-
-
 def _tls_context(access: Access) -> ssl.SSLContext:
-    files = {"--tls-ca": access.tls_ca, "--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
-    read = {option: _read(path, option) for option, path in files.items() if path}
     context = ssl.create_default_context()  # checks the chain and the host's name
     if access.tls_ca or access.tls_ca_pem:
-        text = access.tls_ca_pem or read["--tls-ca"].decode("ascii", "ignore")
-        try:
-            # with an empty text Python would trust the system's certificates
-            context = ssl.create_default_context(cadata=text or "-")
-        except (ssl.SSLError, ValueError, TypeError):  # the last two if the text is not ASCII
-            name = f"{access.tls_ca}; check --tls-ca" if access.tls_ca else "tls_ca_pem"
-            raise ConfigurationError(f"no certificate in {name}") from None
+        context = ssl.create_default_context(cadata=_read_authorities(access))
         # trust a named certificate even if it is not that of an authority
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if access.tls_cert:
-        try:
-            # without a password OpenSSL would ask for one at the terminal
-            context.load_cert_chain(access.tls_cert, access.tls_key, password=lambda: b"")
-        except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or "no certificate with an unlocked key"
-            raise ConfigurationError(
-                f"cannot use {access.tls_cert}: {reason}; check --tls-cert and --tls-key"
-            ) from None
+        certificate = NamedFile(access.tls_cert, "--tls-cert")
+        key = NamedFile(access.tls_key or access.tls_cert, "--tls-key")
+        load_own(context, certificate, key)
     return context
+
+
+def _read_authorities(access: Access) -> str:
+    if access.tls_ca:
+        return read_authorities(NamedFile(access.tls_ca, "--tls-ca"))
+    if not is_readable(access.tls_ca_pem):
+        raise ConfigurationError(
+            "tls_ca_pem holds no readable certificate in PEM form; check --tls-ca-pem"
+        )
+    return access.tls_ca_pem

@@ -1,8 +1,8 @@
 """Explains for a person why a client could not connect."""
 
-import os
 import ssl
 
+from nats_logship.app.address import describe_os_error
 from nats_logship.client.client import CONNECT_TIMEOUT, NO_TLS, BrokerClient
 
 _NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}  # of OpenSSL
@@ -38,8 +38,7 @@ def _explain_broker(client: BrokerClient, text: str) -> str:
 def _explain_network(error: Exception, text: str) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT_TIMEOUT} s"
-    number = error.errno if isinstance(error, OSError) else None
-    return os.strerror(number) if number and number > 0 else text
+    return describe_os_error(error) if isinstance(error, OSError) else text
 
 
 def _explain_tls(error: ssl.SSLError, text: str) -> str:

@@ -35,7 +35,9 @@ _TIMES_IN_FILES = (
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object for each line, with its keys."
+)
 @settings_options(SearchSettings)
 def search(as_json: bool, **options: Any) -> None:
     """Find lines in a table or in received files, and in the stream what is newer.

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from nats_logship.app.table import show, table
 from nats_logship.app.text import format_count
@@ -35,10 +35,10 @@ from receiver.storage.store import Store
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
 _HEAD = (
-    *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "epoch", "running"),
-    *("owner", "last commit"),
+    *("partition", "offset", "behind", "oldest", "lines", "bytes", "lines/s", "epoch", "running"),
+    *("owner", "committed"),
 )
-_LESS = "epoch", "bytes", "next", "lines", "last commit", "lines/s"  # on a narrow terminal
+_LESS = "epoch", "bytes", "offset", "lines", "committed", "lines/s"  # on a narrow terminal
 
 
 class ReceivedPartition(PartitionReport):
@@ -50,12 +50,12 @@ class ReceivedPartition(PartitionReport):
     """
 
     partition: int
-    next: int = 0
+    offset: int = Field(0, validation_alias="next")
     epoch: int = 0
     owner: str = ""
     running: bool | None = False
     lines: int = 0
-    size: int = 0
+    bytes: int = Field(0, validation_alias="size")
     committed_at: str = ""
     behind: int = 0
     behind_seconds: float | None = 0.0
@@ -68,11 +68,11 @@ class ReceivedPartition(PartitionReport):
         oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
         return (
             str(self.partition),
-            str(self.next),
+            str(self.offset),
             str(self.behind),
             oldest,
             f"{self.lines:,}",
-            f"{self.size:,}",
+            f"{self.bytes:,}",
             "" if self.lines_per_second is None else f"{self.lines_per_second:,.0f}",
             str(self.epoch),
             "starting" if self.starting else _RUNNING[self.running],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.progress import Advance
@@ -28,6 +29,7 @@ from receiver.storage.live_paths import LivePaths
 from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rotation import load_zone
 from receiver.verify.files import CHUNK, Files, Part, ReceivedFile
+from receiver.verify.line_counts import LineCounts
 from receiver.verify.report import DifferingFile
 
 PROGRAM = "logreceiver verify"
@@ -37,18 +39,16 @@ _PAUSE = 0.1  # seconds between them
 
 @dataclass(slots=True)
 class Lines:
-    """Lines of a host that are counted and digested; `is_own` if its shipper sent all of them."""
+    """Lines of a host that are digested; `is_own` if its shipper sent all of them."""
 
     host: str
     length: int = 0
-    lines: int = 0
     is_own: bool = True
     _hash: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
     def add(self, data: bytes) -> None:
         """Add some lines."""
         self.length += len(data)
-        self.lines += data.count(b"\n")
         self._hash.update(data)
 
     @property
@@ -125,7 +125,7 @@ class PartitionComparison:
                     found.add(chunk)
             if found.digest == expected.digest:
                 return None
-            difference = self._describe_difference(live, file, expected, found.lines)
+            difference = self._describe_difference(live, file, expected)
             before, seen = seen, (undone, file, expected.digest)
             if difference is None or before == seen:
                 break
@@ -150,45 +150,78 @@ class PartitionComparison:
         return ""
 
     def _describe_difference(
-        self, live: str, file: ReceivedFile, expected: Lines, received: int
+        self, live: str, file: ReceivedFile, expected: Lines
     ) -> DifferingFile | None:
         """Return how a file differs; None if only older segments are gone that are not kept."""
         found = self._read_lines(expected.host, file.until)
-        take, removed = _make_taker(lines for path, _, lines in found if path == live), 0
+        take = _make_taker(lines for path, _, lines in found if path == live)
         absent = max(0, expected.length - sum(part.length for part in file.parts))
+        if file.is_cleaned:
+            for begin in range(0, absent, CHUNK):
+                take(min(CHUNK, absent - begin))
+        counts, first = self._compare_lines(take, file, expected.length)
         if absent and not file.is_cleaned:
-            difference = f"{[*file.parts, Part(live, 0)][0].path} at byte 0"
-        else:
-            chunks = range(0, absent, CHUNK)
-            removed = sum(take(min(CHUNK, absent - begin)).count(b"\n") for begin in chunks)
-            difference = self._find_difference(take, file, expected.length)
-        if not difference:
+            first = Difference([*file.parts, Part(live, 0)][0], 0)
+        if first is None:
             return None
         return DifferingFile(
             partition=self.partition,
             host=expected.host,
             live=live,
-            expected=expected.lines - removed,
-            received=received,
-            difference=difference,
+            expected=counts.expected,
+            received=counts.received,
+            same=counts.same,
+            path=first.part.path,
+            line=self._number_line(first),
+            byte=first.byte,
         )
 
-    def _find_difference(self, take: Callable[[int], bytes], file: ReceivedFile, size: int) -> str:
-        """Return where the newest `size` bytes of a file differ from those of `take`.
+    def _compare_lines(
+        self, take: Callable[[int], bytes], file: ReceivedFile, size: int
+    ) -> "tuple[LineCounts, Difference | None]":
+        """Compare the newest `size` bytes of a file with those of `take`.
 
-        Returns the first place, or an empty text if they are equal.
+        Returns how many lines are the same, and the first difference, None if there is none.
         """
+        counts, first = LineCounts(), None
         for part, at in file.list_newest(size):
             for theirs in self.files.read(part, at):
                 ours = take(min(len(theirs), part.length - at))
-                if ours != theirs:
-                    pairs = enumerate(zip(ours, theirs, strict=False))
-                    equal = next((n for n, (one, other) in pairs if one != other), len(ours))
-                    return f"{part.path} at byte {at + equal}"
+                if first is None and ours != theirs:
+                    first = Difference(part, at + _count_equal(ours, theirs))
+                counts.add(ours, theirs)
                 at += len(theirs)
-            if at < part.length:
-                return f"{part.path} at byte {at}"
-        return ""
+            if first is None and at < part.length:
+                first = Difference(part, at)
+            while ours := take(min(CHUNK, part.length - at)):
+                counts.add(ours, b"")
+                at += len(ours)
+            counts.end_file()
+        while ours := take(CHUNK):
+            counts.add(ours, b"")
+        return counts, first
+
+    def _number_line(self, first: "Difference") -> int:
+        """Return the number of the line of a byte, from 1."""
+        number, left = 1, first.byte
+        for chunk in self.files.read(first.part):
+            number += chunk[:left].count(b"\n")
+            if (left := left - len(chunk)) <= 0:
+                break
+        return number
+
+
+class Difference(NamedTuple):
+    """A byte of a part."""
+
+    part: Part
+    byte: int
+
+
+def _count_equal(one: bytes, other: bytes) -> int:
+    """Return how many bytes are the same from the start on."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _make_taker(pieces: Iterator[bytes]) -> Callable[[int], bytes]:

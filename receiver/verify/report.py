@@ -12,14 +12,21 @@ _MOST_NAMES = 5  # hosts that are named
 
 @dataclass(frozen=True, slots=True)
 class DifferingFile:
-    """A received file that differs from the stream; `expected` and `received` count lines."""
+    """A received file that differs from the stream: how many lines, and where they begin to.
+
+    `same` is None if more than a million lines differ. `path` is the file with the first
+    difference, at `byte`, in its line `line`, which counts from 1.
+    """
 
     partition: int
     host: str
     live: str  # the path of the live file below the output folder
     expected: int
     received: int
-    difference: str  # the file with the first difference, and the byte
+    same: int | None
+    path: str
+    line: int
+    byte: int
 
 
 @dataclass(slots=True)
@@ -67,5 +74,17 @@ class VerifyReport:
 
 
 def _describe_file(one: DifferingFile) -> str:
-    lines = f"{one.received} of {format_count(one.expected, 'line')}"
-    return f"{one.live}: {lines}, first difference in {one.difference}"
+    where = f"first difference in {one.path} at line {one.line}, byte {one.byte}"
+    return f"{one.live}: {_describe_lines(one)}; {where}"
+
+
+def _describe_lines(one: DifferingFile) -> str:
+    if one.same is None:
+        return f"more than a million of {format_count(one.expected, 'line')} differ"
+    missing, more = one.expected - one.same, one.received - one.same
+    changed = min(missing, more)
+    if not (missing or more):
+        return f"all {format_count(one.expected, 'line')} are there, but in another order"
+    counts = {"different": changed, "missing": missing - changed, "too many": more - changed}
+    differences = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{one.same} of {format_count(one.expected, 'line')} the same, {differences}"

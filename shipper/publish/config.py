@@ -34,6 +34,7 @@ from nats_logship.wire.pause import (
 )
 from nats_logship.wire.streams import CONFIG_BUCKET
 from nats_logship.wire.subjects import Subject
+from shipper.clock import Clock
 
 _READ_EVERY = 10.0  # seconds
 _CHECK_EVERY = 1.0  # seconds at most between checks for the end of a pause: hosts spread
@@ -47,11 +48,11 @@ class RoundInterval:
     It asks when all hosts together send many rounds. Its value is in force until it changes, or
     until no broker has written it again for three minutes; hosts' clocks are compared with nothing.
     `seconds` is 0 if the host may choose its own interval.
-    `renewed` is when a value came last, in nanoseconds since the epoch.
+    `renewed` is when a value came last, in nanoseconds of the steady clock.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """Ask for nothing yet; `clock` is nanoseconds since the epoch."""
+        """Ask for nothing yet; `clock` is the steady one."""
         self.seconds = 0.0
         self._clock = clock
         self.renewed = 0
@@ -85,11 +86,11 @@ class BrokerConfig:
     `interval` is the shortest one between two small rounds.
     """
 
-    def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
-        """Read nothing yet; `clock` is nanoseconds since the epoch."""
+    def __init__(self, connection: Connection, host: str, clock: Clock) -> None:
+        """Read nothing yet."""
         self.partitions = Partitions(1, "", 0)
         self.subject = Subject.for_host(host, 1)
-        self.interval = RoundInterval(clock)
+        self.interval = RoundInterval(clock.steady)
         self._connection = connection
         self._host = host
         self._clock = clock
@@ -101,7 +102,7 @@ class BrokerConfig:
     @property
     def pause(self) -> Pause | None:
         """The pause of this host, None while it may publish."""
-        now = to_datetime(self._clock())
+        now = to_datetime(self._clock.wall())
         return active_pause(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:

@@ -12,7 +12,7 @@ import logging
 import math
 import secrets
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from nats_logship.app.exits import ConfigurationError
@@ -24,6 +24,7 @@ from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.streams import stream_of
+from shipper.clock import Clock
 from shipper.publish.claims import Claims
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import Snapshots, format_agent_id, get_max_payload
@@ -57,19 +58,19 @@ class Publisher:
         self,
         connection: Connection,
         host: str,
-        clock: Callable[[], int],
+        clock: Clock,
         denial: str = "",
         tag: str = "",
     ) -> None:
-        """`clock` is nanoseconds since the epoch; `tag`, eight hex digits, is random by default."""
+        """`tag`, eight hex digits, is random by default."""
         self.connection = connection
         self.waiting = Waiting(denial)
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
         self.stream, self.max_payload = "", 0
         self.patience: float | None = None
-        self._run = format_agent_id(clock() // _MILLISECOND, tag or secrets.token_hex(4))
-        self._claims = Claims(connection, host, clock, self._run, self.snapshots)
+        self._run = format_agent_id(clock.wall() // _MILLISECOND, tag or secrets.token_hex(4))
+        self._claims = Claims(connection, host, clock.wall, self._run, self.snapshots)
         self._streams = 1
         self._refused = sys.maxsize  # bytes of the last round that the stream found too large
         self._numbers = itertools.count(1)

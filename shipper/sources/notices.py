@@ -39,6 +39,11 @@ class Notice(NamedTuple):
     lost: int = 0
     is_total: bool = False
 
+    @property
+    def option(self) -> str:
+        """The option that names the path; that of a journal is no absolute one."""
+        return "--journal-directory" if self.path.startswith("journal") else "--file"
+
 
 _INFORMATION = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED, NoticeKind.GONE}
 

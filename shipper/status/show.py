@@ -20,6 +20,7 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import Subject
+from shipper.clock import Clock
 from shipper.host_name import find_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explain
@@ -71,15 +72,19 @@ async def read_saved_report(settings: ShipperSettings, host: str) -> HostReport:
 
     Sizes are those of the files on this machine. Raises `OperatorError` if there are no positions.
     """
-    missing = f"no agent of {host} runs here, and"
+    missing = f"no agent of {host} runs on this machine, and"
     try:
         async with _connected(settings, host) as connection:
             positions, saved = await _read_positions(connection, host)
+            servers = connection.servers
     except OperatorError as error:
         raise OperatorError(f"{missing} {error}") from None
     files = tuple(map(_status_of, positions.files.values()))
     if not (saved or files):
-        raise OperatorError(f"{missing} the broker has no positions of it; check --host")
+        raise OperatorError(
+            f"{missing} the broker at {servers} has no positions of {host}: nothing was shipped "
+            "for it; check --host and --server, or see `logbroker hosts`"
+        )
     return HostReport(host=host, running=False, files=files, saved=saved or None)
 
 
@@ -164,7 +169,9 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     if not any(one.level is Level.FINE for one in files):
-        files.append(CheckLine(Level.BAD, "nothing would be shipped; check --file"))
+        given = {"--file": settings.file, "--journal-directory": settings.journal}
+        options = " and ".join(option for option, value in given.items() if value)
+        files.append(CheckLine(Level.BAD, f"nothing would be shipped; check {options}"))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:
@@ -223,7 +230,7 @@ async def _find_unread(settings: ShipperSettings, connection: Connection, host: 
     inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
     known = [one for one in positions.files.values() if one.path.startswith("/")]
     selection = settings.select_files(inputs)
-    follower = Follower(selection, known, new_id=new_id, clock=time.time_ns, listen=False)
+    follower = Follower(selection, known, new_id=new_id, clock=Clock(), listen=False)
     notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]

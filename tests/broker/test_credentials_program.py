@@ -136,7 +136,10 @@ async def test_the_first_credential_disconnects_others_and_keeps_the_ports(
     config.write_text("partitions = \n")  # credentials are applied all the same
     broker.add("admin", "second")
     broker.call("revoke", "admin", "second")
-    broker.call("revoke", "admin", "ops")
+    asked = logbroker("credentials", "revoke", "admin", "ops", "--store-dir", broker.store)
+    assert (asked.returncode, await broker.accepts(admin)) == (2, True)
+    assert "has no other credential than admin ops" in asked.stderr
+    broker.call("revoke", "admin", "ops", "--yes")
     assert not await broker.accepts(admin)
     assert not await broker.accepts()
 
@@ -179,10 +182,12 @@ async def test_a_revoked_client_is_disconnected_and_named_in_the_log(secured: Se
     await asyncio.to_thread(secured.call, "revoke", "host", "named")
     await until_disconnected(client)
     await connection.close()
-    assert not await secured.accepts(access)
-    await asyncio.to_thread(
-        until_logged, "authentication error - with the public key of host named"
-    )
+    for _ in range(5):
+        assert not await secured.accepts(access)
+    assert not await secured.accepts(Access(user="later", password="x"))
+    await asyncio.to_thread(until_logged, 'authentication error - User "later"')
+    refusal = "authentication error - with the public key of host named"
+    assert secured.broker.read_log().count(refusal) == 1
 
 
 async def test_events_show_connections_and_refusals_with_their_credential(secured: Secured) -> None:

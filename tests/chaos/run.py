@@ -34,6 +34,7 @@ from tests.support.oracle import Verdict
 from tests.support.processes import Processes
 
 _FLOW = 90.0  # seconds within which lines have to flow again; twice that until all is received
+_FLOW_ON_SPARK = 240.0  # a cluster after a power cut: master, workers, executors, one after another
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
@@ -129,6 +130,11 @@ class _Run:
     result: Result
     leaks: Leaks
 
+    @property
+    def patience(self) -> float:
+        """Seconds within which lines have to flow again after a stroke."""
+        return _FLOW_ON_SPARK if self.world.spark else _FLOW
+
     def carry_out(self, strokes: Iterator[Stroke], minutes: float) -> None:
         self._try(partial(self._strike_all, strokes, minutes))
         self._try(self._run_dry)
@@ -164,7 +170,7 @@ class _Run:
             told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
             self._strike(stroke)
             if stroke.settles:
-                self.result.waits.append(self._wait_for_flow(_FLOW))
+                self.result.waits.append(self._wait_for_flow(self.patience))
                 self.result.record("flows", waited=self.result.waits[-1])
                 told += f": lines flow after {self.result.waits[-1]:.1f} s"
             click.echo(told)
@@ -225,7 +231,7 @@ class _Run:
         for host in self.world.hosts:
             host.writing.stop()
         # what is missing after a finding is no news
-        seconds = _FLOW / 3 if self.result.findings else 2 * _FLOW
+        seconds = self.patience / 3 if self.result.findings else 2 * self.patience
         began = time.monotonic()
         self._wait_for_lines("all is received", seconds)
         self.result.record("dry", waited=round(time.monotonic() - began, 2))

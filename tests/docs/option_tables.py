@@ -7,6 +7,8 @@ import click
 
 from broker.commands.run import run
 from receiver.cli import logreceiver
+from receiver.search.cli import search
+from receiver.search.settings import SearchSettings
 from receiver.settings import ReceiverSettings
 from receiver.table.cli import table
 from receiver.table.settings import TableSettings
@@ -18,10 +20,15 @@ PAGES = ("shipper", "receiver", "broker", "security", "tables")
 _COMMANDS: dict[str, click.Command] = {
     "logshipper": logshipper,
     "logreceiver": logreceiver,
+    "logreceiver search": search,
     "logreceiver table": table,
     "logbroker run": run,
 }
-_OWN = {"logreceiver": ReceiverSettings, "logreceiver table": TableSettings}
+_OWN = {
+    "logreceiver": ReceiverSettings,
+    "logreceiver search": SearchSettings,
+    "logreceiver table": TableSettings,
+}
 _MARKED = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 _DEFAULT = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
 

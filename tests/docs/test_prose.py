@@ -9,6 +9,7 @@ import pytest
 from tests.docs.test_pages import ALL, TEXTS
 
 _LONGEST, _LONGEST_MEAN = 30, 15.5  # words
+_LONGEST_CELL = 120  # characters, as a reader sees them
 _NOT_PROSE = re.compile(
     r"<!-- (?:made|options).*?<!-- end of|^```.*?^```", re.DOTALL | re.MULTILINE
 )
@@ -45,6 +46,15 @@ def test_sentences_are_short(page: str) -> None:
 @ALL
 def test_sentences_begin_with_their_subject(page: str) -> None:
     assert [one for one in sentences(TEXTS[page]) if _HARD_BEGINNINGS.match(one)] == []
+
+
+@ALL
+def test_cells_of_tables_are_short(page: str) -> None:
+    rows = re.findall(r"^\|.*\|$", _NOT_PROSE.sub("", TEXTS[page]), re.MULTILINE)
+    cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+    seen = [_MARKS.sub(lambda found: found[1] or "", cell) for cell in cells]
+
+    assert [cell for cell in seen if len(cell) > _LONGEST_CELL] == []
 
 
 @pytest.mark.parametrize(

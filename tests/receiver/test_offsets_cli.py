@@ -61,7 +61,7 @@ def test_offsets_are_shown_and_not_moved_without_a_yes(partition: Partition) -> 
     table = offsets(partition, "show").output
     asked = offsets(partition, "set", "--partition", "0", "--to", "1")
 
-    assert (first["next"], first["behind"]) == (3, 1)
+    assert (first["offset"], first["behind"]) == (3, 1)
     assert (second["owner"], second["running"]) == ("", False)
     assert "nobody yet" in table
     assert "from sequence 3 to 1, 3 messages wait from there" in asked.output
@@ -115,8 +115,8 @@ def test_an_unreadable_offset_is_shown_and_can_be_set(partition: Partition, valu
 
         assert (table.exit_code, report.exit_code) == (0, 0), table.exception or report.exception
         broken, good = json.loads(report.output)["partitions"]
-        assert (broken["owner"], broken["next"], bool(broken["error"])) == ("", 0, True)
-        assert (good["owner"], good["next"], good["error"]) == ("central:1", 2, None)
+        assert (broken["owner"], broken["offset"], bool(broken["error"])) == ("", 0, True)
+        assert (good["owner"], good["offset"], good["error"]) == ("central:1", 2, None)
         for part in ("UNREADABLE", "partition 0 cannot be received", "central:1"):
             assert part in table.output
         assert not acts_on_a_terminal(table.output)

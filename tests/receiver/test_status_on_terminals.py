@@ -12,7 +12,7 @@ from tests.support.terminal import run_on_terminal
 pytestmark = pytest.mark.nats
 WIDTHS = 50, 80, 400
 
-RECEIVED = "partition behind oldest running owner", "bytes epoch next lines"
+RECEIVED = "partition behind oldest running owner", "bytes epoch offset lines"
 STREAMED = "partition behind oldest owner", "epoch"
 HOSTS = "host silent", "messages last seen"
 

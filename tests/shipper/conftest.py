@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +66,7 @@ def ship(processes: Processes) -> Ship:
         url: str,
         *options: object,
         host: str = "web01",
-        environment: dict[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         redirection: str = "",
     ) -> Process:
         own = ["--server", url, "--host", host]

@@ -16,6 +16,7 @@ from typing import Any
 import zstandard
 
 from nats_logship.wire.positions import Cursor, Positions
+from shipper.clock import Clock
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Compression, Selection
@@ -50,7 +51,10 @@ def pack(original: Path, compression: Compression) -> Path:
 
 
 class Host:
-    """Log files in `folder`, and an agent that follows them; the test may advance its clock."""
+    """Log files in `folder`, and an agent that follows them.
+
+    The test may let time pass, `later`, or set the clock.
+    """
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Host:
         self.blocks: list[Block] = []
         self.notices: list[Notice] = []
         self.later = 0
+        self._ahead = 0
         self.positions = Positions()
         self._options = options
         self._ids = (f"id{n}" for n in itertools.count())
@@ -78,7 +83,8 @@ class Host:
 
     def start(self, known: list[Cursor]) -> Follower:
         new_id = partial(next, self._ids)
-        return Follower(self.selection, known, new_id=new_id, clock=self.clock, **self._options)
+        clock = Clock(self.clock, self.steady)
+        return Follower(self.selection, known, new_id=new_id, clock=clock, **self._options)
 
     async def retarget(self, *patterns: str, from_end: bool = False) -> None:
         """Follow other patterns, as after SIGHUP."""
@@ -86,7 +92,15 @@ class Host:
         await self.follower.retarget(self.selection)
 
     def clock(self) -> int:
-        return time.time_ns() + self.later
+        """Return the wall clock, which the test may set."""
+        return time.time_ns() + self.later + self._ahead
+
+    def steady(self) -> int:
+        return time.monotonic_ns() + self.later
+
+    def set_clock(self, seconds: int) -> None:
+        """Have the wall clock show so many seconds more than before, or less."""
+        self._ahead += seconds * SECOND
 
     async def restart(self) -> None:
         """Restart the agent with the cursors of the blocks, as the stream has them."""

@@ -25,6 +25,7 @@ from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject
 from shipper.agent import Agent
+from shipper.clock import Clock
 from shipper.loop import Intervals
 from shipper.settings import ShipperSettings
 from shipper.sources.block import Block
@@ -48,6 +49,7 @@ ACTIONS = {
     "settle": 5,
     "pass_time": 1,
     "set_clock_back": 1,
+    "set_clock_ahead": 1,
     "kill": 3,
     "stop": 1,
     "start": 2,
@@ -111,7 +113,7 @@ class Program:
         self.subject = Subject.for_host(self.host, 2)
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
-        self.later = 0
+        self.later = self.ahead = 0
         self.layout = LAYOUTS[layout]
         self.model = Model(self.logs, self.clock, self.layout)
         self.reports: list[str] = []
@@ -123,7 +125,10 @@ class Program:
         self.saved = self.lost = False
 
     def clock(self) -> int:
-        return time.time_ns() + self.later
+        return time.time_ns() + self.later + self.ahead
+
+    def steady(self) -> int:
+        return time.monotonic_ns() + self.later
 
     async def run(self, steps: list[Step]) -> None:
         logger, handler = logging.getLogger("shipper.sources.notices"), Reports(self)
@@ -171,8 +176,11 @@ class Program:
         self.later += 3 * SECOND
 
     async def set_clock_back(self, amount: int) -> None:
-        self.later -= amount * SECOND
+        self.ahead -= amount * SECOND
         self.model.set_clock_back()
+
+    async def set_clock_ahead(self, amount: int) -> None:
+        self.ahead += amount * 3600 * SECOND
 
     async def settle(self, _: int = 0) -> None:
         """Wait until the agent has scanned and shipped what it then found.
@@ -249,7 +257,7 @@ class Program:
             record_timeout="10ms",
             record_lines=5,
         )
-        agent = Agent(settings, self.host, self.clock, INTERVALS)
+        agent = Agent(settings, self.host, Clock(self.clock, self.steady), INTERVALS)
         await agent.work()
 
     async def _shipped(self, path: str, size: int) -> None:

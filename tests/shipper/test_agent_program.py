@@ -10,10 +10,11 @@ import pytest
 from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject
 from shipper.sources.notices import Notice, NoticeKind, log_notices
+from tests.chaos.shim import Shim, have_compiler
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
 from tests.shipper.conftest import read_lines, read_stream, received, wait_for_lines
-from tests.shipper.logs import Ship, append, lines, rotate
+from tests.shipper.logs import Ship, append, lines, rotate, wait_for_log
 from tests.shipper.saved import put, saved
 from tests.support.processes import Process
 from tests.support.suite import ask
@@ -160,3 +161,27 @@ def log_of(process: Process, code: int) -> str:
     """Return the log of a program, which ends with this code."""
     assert process.wait(60) == code, process.last_output()
     return process.read_log()
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler: the clock of a program is not set")
+def test_a_clock_that_is_set_ahead_lets_no_line_go_before_those_of_a_rotated_file(
+    logs_url: str, ship: Ship, log: Path, tmp_path: Path
+) -> None:
+    shim, last = Shim(tmp_path / "shim"), tmp_path / "last.log"
+    agent = ship(
+        *(logs_url, "--file", log, "--file", last, "--grace", "5m"),
+        environment=shim.environment("shipper"),
+        redirection="< /dev/null",  # a fork would not be under the shim
+    )
+    wait_for_lines(logs_url, b"one\n", agent)
+    append(log, b"unfin")
+    rotate(log)
+    append(log, b"three\n")
+    wait_for_log(agent, f"{log}: is now {log}.1")
+
+    shim.control("shipper").step(86_400)
+    append(last, b"two\n")
+    wait_for_lines(logs_url, b"one\ntwo\n", agent)
+    append(log.with_name("a.log.1"), b"ished\n")
+
+    wait_for_lines(logs_url, b"one\ntwo\nunfinished\nthree\n", agent)

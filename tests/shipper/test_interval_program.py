@@ -13,6 +13,7 @@ from nats_logship.client.bucket import read, write
 from nats_logship.client.connection import Connection
 from nats_logship.wire.interval import INTERVAL_EXPIRES, INTERVAL_KEY
 from nats_logship.wire.streams import CONFIG_BUCKET
+from shipper.clock import Clock
 from shipper.publish.config import BrokerConfig
 from tests.conftest import Server
 from tests.pages import page, samples
@@ -78,7 +79,7 @@ async def test_a_value_that_is_no_interval_is_logged_once_and_ignored(
     connection: Connection, caplog: pytest.LogCaptureFixture, value: bytes
 ) -> None:
     await put(b"0.25", connection)
-    config = BrokerConfig(connection, "web01", time.time_ns)
+    config = BrokerConfig(connection, "web01", Clock())
     following = asyncio.ensure_future(config.run())
     await until(lambda: config.interval.seconds == 0.25)
 
@@ -98,9 +99,9 @@ async def test_a_value_that_is_no_interval_is_logged_once_and_ignored(
 async def test_an_interval_that_no_broker_renews_is_forgotten_but_not_without_a_broker(
     own_broker: Server,
 ) -> None:
-    connection, now = Connection([own_broker.url], "test"), [time.time_ns()]
+    connection, now = Connection([own_broker.url], "test"), [1]
     await put(b"2", connection)
-    config = BrokerConfig(connection, "web01", lambda: now[0])
+    config = BrokerConfig(connection, "web01", Clock(steady=lambda: now[0]))
     following = asyncio.ensure_future(config.run())
     await until(lambda: config.interval.seconds == 2)
 

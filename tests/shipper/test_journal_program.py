@@ -236,7 +236,10 @@ def test_a_folder_without_a_journal_is_one_clear_line_and_files_go_on(
     wait_until("the file is shipped", lambda: shipped(logs_url).lines == b"one\n", 40, [agent])
     assert agent.read_log().count("no journal files") == 1
     assert agent.stop(12) == 0
-    assert "no journal files are in it" in end(ship(logs_url, *words, "--once"), 1)
+    once = end(ship(logs_url, *words, "--once"), 1)
+    assert "no journal files are in it; check --journal-directory" in once
+    checked = run("check", "--server", logs_url, *words[2:])
+    assert "BAD nothing would be shipped; check --journal-directory\n" in checked.stdout
     mistaken = end(ship(logs_url, "--file", log, "--unit", "nginx"), 2)
     assert "--unit needs --journal" in mistaken
     assert "Traceback" not in mistaken

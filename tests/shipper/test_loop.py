@@ -16,6 +16,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
+from shipper.clock import Clock
 from shipper.loop import Intervals, ShippingLoop
 from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
@@ -35,7 +36,7 @@ class AcceptingPublisher(Publisher):
     """A publisher whose broker accepts everything once it `answers`."""
 
     def __init__(self) -> None:
-        super().__init__(Connection([], "test"), "web01", time.time_ns)
+        super().__init__(Connection([], "test"), "web01", Clock())
         self.max_payload = 8 << 20
         self.rounds: list[Round] = []
         self.answers = asyncio.Event()
@@ -81,7 +82,7 @@ class Watched(Follower):
 def follower_of(folder: Path, **options: Any) -> Watched:
     """Follow the logs of a folder."""
     selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
-    return Watched(selection, [], new_id=new_id, clock=time.time_ns, **options)
+    return Watched(selection, [], new_id=new_id, clock=Clock(), **options)
 
 
 async def ship_once(follower: Follower) -> bytes:
@@ -244,7 +245,7 @@ async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path
     now, live = time.time_ns(), str(tmp_path / "app.log")
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
-    follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
+    follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=Clock())
     acknowledged = Acknowledged()
     acknowledged.positions = Positions(known)
 

@@ -245,4 +245,19 @@ def test_status_without_an_agent_shows_the_brokers_positions_or_one_line_of_erro
     lacks = (no_bucket, "the stream or its buckets"), (no_broker, "no broker at nats://127")
     for done, text in lacks:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert done.stderr.startswith(f"logshipper: no agent of {own_host} runs here, and {text}")
+        runs = f"no agent of {own_host} runs on this machine, and"
+        assert done.stderr.startswith(f"logshipper: {runs} {text}")
+
+
+def test_the_status_of_a_host_that_never_shipped_names_machine_and_broker(
+    logs_url: str, own_host: str
+) -> None:
+    done = run("status", "--host", own_host, "--server", logs_url)
+
+    address = logs_url.rpartition("@")[2].removeprefix("nats://")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"logshipper: no agent of {own_host} runs on this machine, and the broker at "
+        f"nats://{address} has no positions of {own_host}: nothing was shipped for it; "
+        "check --host and --server, or see `logbroker hosts`\n"
+    )

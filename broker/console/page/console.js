@@ -91,7 +91,7 @@ function partitions(view) {
       one.behind === null ? "–" : count(one.behind),
       one.behind_seconds ? duration(one.behind_seconds) : "–",
       rate(rates.lines), rate(rates.lines_out),
-      String(one.next ?? "–"), String(one.epoch ?? "–"), plain(owner),
+      String(one.offset ?? "–"), String(one.epoch ?? "–"), plain(owner),
     ];
   });
 }

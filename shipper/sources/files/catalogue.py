@@ -10,6 +10,7 @@ from dataclasses import replace
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
+from shipper.clock import Now
 from shipper.sources.files.decide import (
     Action,
     Compared,
@@ -60,7 +61,7 @@ class Catalogue:
 
     # what a scan showed
 
-    def note_scan(self, scan: Scan, now: int, is_open: Container[FileKey]) -> list[FollowedFile]:
+    def note_scan(self, scan: Scan, now: Now, is_open: Container[FileKey]) -> list[FollowedFile]:
         """Note what a scan saw; return files that may be rewritten in place and are at rest now."""
         self._archives = scan.archives
         self.memory.note_entries(scan.entries, scan.gone)
@@ -85,7 +86,7 @@ class Catalogue:
                 touched.append(seen)
         return touched
 
-    def note_comparison(self, file: FollowedFile, sample: Sample, is_same: bool, now: int) -> None:
+    def note_comparison(self, file: FollowedFile, sample: Sample, is_same: bool, now: Now) -> None:
         """Note whether a file that is at rest still begins with all that was read of it."""
         decision = decide(file.state, Compared(file.is_in(sample), is_same))
         self.memory.note_state(file._replace(is_touched=False), decision.state)
@@ -98,7 +99,7 @@ class Catalogue:
             self.report(NoticeKind.CONTENT, file.entry.path, text)
 
     def note_unseen(
-        self, file: FollowedFile, unseen: Unseen, sample: Sample | None, now: int
+        self, file: FollowedFile, unseen: Unseen, sample: Sample | None, now: Now
     ) -> None:
         """Note that a scan saw a file at no path; `sample` is one of it if it is open."""
         decision = decide(file.state, unseen)
@@ -111,7 +112,7 @@ class Catalogue:
                 self._follow_rewritten(file, sample, now)
             case (Action.REPORT_EXPIRED,):
                 how = "moved out of sight" if file.is_linked else "deleted"
-                since = format_time(file.unseen_since or now, "seconds")
+                since = format_time(now.date(file.unseen_since or now.steady), "seconds")
                 self._report_gone(file, f"was {how} before {since} and is held open no longer")
             case _ if unseen.is_open or file.progress.is_known:
                 self._report_gone(file, "is gone")
@@ -136,7 +137,7 @@ class Catalogue:
         text = "is gone; lines that were written to it since it was found empty were not read"
         self.report(NoticeKind.UNREAD, file.entry.path, text)
 
-    def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
+    def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: Now) -> None:
         """Follow what was written over a file's content as another file."""
         self._report_truncated([file])
         self._begin(sample, file.progress.label, now)
@@ -150,7 +151,7 @@ class Catalogue:
         self,
         samples: Iterable[Sample],
         undecided: Collection[str],
-        now: int,
+        now: Now,
         stored: Callable[[str], int],
     ) -> None:
         """Decide what the sampled files are, and follow those that are to be followed.
@@ -177,7 +178,7 @@ class Catalogue:
             }
             if self.memory.scanned_at is None:
                 self._report_losses({sample.entry.key.inode for sample in found})
-            self.memory.note_decided(now)
+            self.memory.note_decided(now.wall)
             self.memory.forget(now, stored)
 
     def _candidate(self, sample: Sample) -> Sample:
@@ -188,7 +189,7 @@ class Catalogue:
         entry = self.memory.entries.get(sample.entry.key, sample.entry)
         return replace(sample, entry=entry, copy_of=copy_of)
 
-    def _check_followed(self, found: Iterable[Sample], now: int) -> list[FollowedFile]:
+    def _check_followed(self, found: Iterable[Sample], now: Now) -> list[FollowedFile]:
         """Return the followed files that were truncated or rewritten; they are followed no more."""
         truncated = []
         for sample in found:
@@ -217,7 +218,7 @@ class Catalogue:
             self.memory.ended[file.file] = None
 
     def _settle_group(
-        self, name: str, candidates: list[Sample], truncated: Mapping[FileKey, str], now: int
+        self, name: str, candidates: list[Sample], truncated: Mapping[FileKey, str], now: Now
     ) -> None:
         # all of a group are recognised by inode before the others are compared with the group:
         # the live file first, then the oldest
@@ -242,7 +243,7 @@ class Catalogue:
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
             is_new &= not (sample.entry.compression and self._begins_at_end)
-            is_too_old = self._selection.is_too_old(sample.entry.modified, now)
+            is_too_old = self._selection.is_too_old(sample.entry.modified, now.wall)
             observation = Unmatched(sample, is_new, is_too_old)
             others = [*known, *self._find_gone(sample)]
             self._act(sample, decide(FileState.FOUND, observation, others), now)
@@ -276,7 +277,7 @@ class Catalogue:
 
     # what is done with a file that was found
 
-    def _act(self, sample: Sample, decision: Decision, now: int) -> None:
+    def _act(self, sample: Sample, decision: Decision, now: Now) -> None:
         self.memory.left.pop(sample.entry.key, None)
         cursor = decision.cursor
         if decision.state is FileState.COPY:
@@ -311,25 +312,25 @@ class Catalogue:
         if original is not None:
             self.memory.left[sample.entry.key] = replace(sample, fits=(), copy_of=original)
 
-    def _inherit(self, sample: Sample, cursor: Cursor, now: int) -> None:
+    def _inherit(self, sample: Sample, cursor: Cursor, now: Now) -> None:
         if self.memory.remembered.pop(cursor.file, None) is None:
             return  # another copy was first
         self.memory.left.pop(sample.entry.key, None)
         self._follow(sample, cursor, now)
 
-    def _begin(self, sample: Sample, label: str, now: int) -> None:
+    def _begin(self, sample: Sample, label: str, now: Now) -> None:
         key, (offset, tail) = sample.entry.key, sample.last
         identity = identify(key.inode, sample.head[:offset], tail)
-        self._follow(sample, Cursor(self._new_id(), label, offset, identity, now), now)
+        self._follow(sample, Cursor(self._new_id(), label, offset, identity, now.wall), now)
         file = self.files[key]
         self.memory.keep(file._replace(progress=file.progress._replace(is_fresh=True)))
 
-    def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
+    def _follow(self, sample: Sample, cursor: Cursor, now: Now) -> None:
         home = self.memory.find_home(cursor.path, sample.entry)
         file = FollowedFile.follow(cursor, sample, home, now)
         if sample.entry.key in self.memory.gone:  # and so before its successor
             gone = FileState.DELETED
-            file = file._replace(state=gone, unseen_since=now, is_linked=False)
+            file = file._replace(state=gone, unseen_since=now.steady, is_linked=False)
         self.memory.keep(file)
         for group in {sample.entry.group, home}:
             self.memory.followed_in[group].append(sample.entry.key)
@@ -358,7 +359,7 @@ class Catalogue:
         self.memory.live_paths = dict.fromkeys(path for path in paths if selection.shows(path))
         self._order()
 
-    def rewind(self, cursors: Mapping[str, Cursor], now: int) -> bool:
+    def rewind(self, cursors: Mapping[str, Cursor], now: Now) -> bool:
         """Read each file on from its cursor, or from its start; forget all other cursors.
 
         Returns False, and does nothing, if a cursor is of an unknown file.

@@ -1,13 +1,14 @@
 """A followed file as a value: where it is, what state it is in, and whether there is more to read.
 
-Every method returns another value; the catalogue keeps the newest one of each file. Times are in
-nanoseconds since the epoch.
+Every method returns another value; the catalogue keeps the newest one of each file. Times of waits
+are in nanoseconds of the steady clock, which no step of the wall clock moves.
 """
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nats_logship.wire.positions import Cursor
+from shipper.clock import Now
 from shipper.sources.block import Block
 from shipper.sources.files.decide import Event, FileState, decide
 from shipper.sources.files.identity import TAIL_BYTES, FileEntry, Sample
@@ -50,7 +51,7 @@ class FollowedFile(NamedTuple):
 
     # what was written
     size: int  # as far as it is known; of a compressed file that of the content
-    modified: int  # when it was written last
+    modified: int  # when it was written last, since the epoch
     grown_at: int  # when it grew last, or lost its live path
     has_grown: bool = False  # it grew since it was found, at a path that a scan saw
     is_touched: bool = False  # written to and not grown: it may have been rewritten in place
@@ -62,6 +63,7 @@ class FollowedFile(NamedTuple):
     holds_lines: bool = False  # whole lines are among them
     padding: int = 0  # NULs at its end that may be overwritten
     problem: str = ""  # why it cannot be read
+    refused_at: int | None = None  # when it could not be read first; None once it can be
 
     # what became of its name
     unnamed_at: int = 0  # when it lost its live path, or was found
@@ -69,7 +71,7 @@ class FollowedFile(NamedTuple):
     is_linked: bool = True  # it has a name somewhere
 
     @classmethod
-    def follow(cls, cursor: Cursor, sample: Sample, home: str, now: int) -> "FollowedFile":
+    def follow(cls, cursor: Cursor, sample: Sample, home: str, now: Now) -> "FollowedFile":
         """Return a file that is read from the cursor on, which may be inside a line."""
         inode = sample.entry.key.inode
         return cls(
@@ -79,9 +81,9 @@ class FollowedFile(NamedTuple):
             progress=Progress.begin(cursor, inode, sample.beginning),
             size=sample.size,
             modified=sample.entry.modified,
-            grown_at=now,
-            unnamed_at=now,
-            readable_since=now if sample.size > cursor.offset else None,
+            grown_at=now.steady,
+            unnamed_at=now.steady,
+            readable_since=now.steady if sample.size > cursor.offset else None,
         )
 
     @property
@@ -112,7 +114,7 @@ class FollowedFile(NamedTuple):
     @property
     def is_read(self) -> bool:
         """Whether there is nothing more to read, as far as it is known."""
-        return self.readable_since is None and not self.unfinished
+        return self.readable_since is None and not self.unfinished and self.refused_at is None
 
     @property
     def is_rotated(self) -> bool:
@@ -129,15 +131,16 @@ class FollowedFile(NamedTuple):
         has_moved = entry.path != self.home and entry.real == entry.path
         return has_moved or not entry.is_live
 
-    def describe(self, now: int, limits: ReadLimits) -> SourceState:
+    def describe(self, now: Now, limits: ReadLimits) -> SourceState:
         """Return what others see of it."""
+        since = self.readable_since
         return SourceState(
             file=self.file,
             path=self.path,
             condition=self._condition,
             position=self.offset,
             end=self.end,
-            readable_since=self.readable_since,
+            readable_since=None if since is None else now.date(since),
             unfinished=self.unfinished,
             problem=self.problem,
             is_awaited=self.holds_lines or self.is_waited_for(now, limits),
@@ -152,32 +155,44 @@ class FollowedFile(NamedTuple):
             return "deleted"
         return "rotated" if self.is_rotated else "following"
 
-    def is_at_rest(self, now: int, limits: ReadLimits) -> bool:
+    def is_at_rest(self, now: Now, limits: ReadLimits) -> bool:
         """Whether it was rotated and did not grow for the grace.
 
         Its last line is then taken as finished, with or without a newline.
         """
-        return self.is_rotated and now >= self.grown_at + limits.grace
+        return self.is_rotated and now.steady >= self.grown_at + limits.grace
 
-    def is_waited_for(self, now: int, limits: ReadLimits) -> bool:
-        """Whether the files behind this one wait for the end of its last line.
+    def is_waited_for(self, now: Now, limits: ReadLimits) -> bool:
+        """Whether the files behind this one wait for the end of its last line, or for an error's.
 
         They wait for at most twice the grace after the file lost its live path, however often it
-        grows; if it is compressed, until it is at rest.
+        grows; if it is compressed, until it is at rest. They wait as long after the first error.
         """
-        if not (self.unfinished and self.is_rotated):
+        if not self.is_rotated:
             return False
-        return self.entry.compression is not None or now < self.unnamed_at + 2 * limits.grace
+        if self.refused_at is not None:
+            return not self.is_passed_over(now, limits)
+        if not self.unfinished:
+            return False
+        return self.entry.compression is not None or now.steady < self.unnamed_at + 2 * limits.grace
 
-    def is_quiet(self, now: int, limits: ReadLimits) -> bool:
+    def is_held_too_long(self, now: Now, limits: ReadLimits) -> bool:
+        """Whether no scan saw it for longer than it is held open."""
+        return self.unseen_since is not None and now.steady > self.unseen_since + limits.hold
+
+    def is_passed_over(self, now: Now, limits: ReadLimits) -> bool:
+        """Whether it could not be read for so long that the files behind it go first."""
+        return self.refused_at is not None and now.steady >= self.refused_at + 2 * limits.grace
+
+    def is_quiet(self, now: Now, limits: ReadLimits) -> bool:
         """Whether lines wait for the end of their record, and it did not grow for the timeout."""
-        return self.holds_lines and now >= self.grown_at + limits.records.timeout
+        return self.holds_lines and now.steady >= self.grown_at + limits.records.timeout
 
-    def has_ended(self, now: int, limits: ReadLimits) -> bool:
+    def has_ended(self, now: Now, limits: ReadLimits) -> bool:
         """Whether more of its last record is waited for no longer."""
         return self.is_at_rest(now, limits) or self.is_quiet(now, limits)
 
-    def is_due(self, now: int, limits: ReadLimits) -> bool:
+    def is_due(self, now: Now, limits: ReadLimits) -> bool:
         """Whether something can be read: new bytes, or a last record that has ended."""
         if self.readable_since is not None:
             return True
@@ -185,12 +200,12 @@ class FollowedFile(NamedTuple):
 
     # what scans and samples show
 
-    def note_seen(self, entry: FileEntry, home: str, state: FileState, now: int) -> "FollowedFile":
+    def note_seen(self, entry: FileEntry, home: str, state: FileState, now: Now) -> "FollowedFile":
         """Return the file where a scan saw it; a compressed one is read on only if it changed."""
         is_same = entry == self.entry and home == self.home and state is self.state
         is_as_noted = self.unseen_since is None and entry.modified == self.modified
         is_known_size = entry.compression is not None or entry.size <= self.size
-        if is_same and is_as_noted and is_known_size and not self._is_clock_back(now):
+        if is_same and is_as_noted and is_known_size:
             return self
         file = self._replace(entry=entry, home=home, state=state, unseen_since=None)
         file = file._note_name(now, self.is_rotated)
@@ -200,12 +215,12 @@ class FollowedFile(NamedTuple):
             return file._replace(modified=entry.modified)
         return file._note_write(entry.modified, max(self.size, entry.size), now)
 
-    def note_unseen(self, sample: Sample | None, is_linked: bool, now: int) -> "FollowedFile":
+    def note_unseen(self, sample: Sample | None, is_linked: bool, now: Now) -> "FollowedFile":
         """Return the open file, which a scan saw at no path; it may still be written to.
 
         The time of its last write decides its place among the others.
         """
-        since = now if self.unseen_since is None else min(self.unseen_since, now)
+        since = now.steady if self.unseen_since is None else self.unseen_since
         file = self._replace(unseen_since=since, is_linked=is_linked)
         file = file._note_name(now, self.is_rotated)
         if sample is None:
@@ -221,22 +236,22 @@ class FollowedFile(NamedTuple):
         begins_alike = sample.head.startswith(self.progress.beginning)
         return begins_alike and sample.has_all(self.progress.cursor)
 
-    def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
+    def note_sample(self, sample: Sample, now: Now) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
         file = self._note_beginning(sample.beginning).mark(now)
         progress = file.progress._replace(searched=None)
         return file._replace(progress=progress, size=sample.size)
 
-    def mark(self, now: int) -> "FollowedFile":
+    def mark(self, now: Now) -> "FollowedFile":
         """Return the file, marked as perhaps having more to read."""
-        return self if self.readable_since is not None else self._replace(readable_since=now)
+        return self if self.readable_since is not None else self._replace(readable_since=now.steady)
 
     def note_content(self, head: bytes) -> "FollowedFile":
         """Return the file with the hash of its first bytes, which another run read."""
         content = self.progress.content.add(0, head)
         return self._replace(progress=self.progress._replace(content=content))
 
-    def rewind(self, cursor: Cursor, now: int) -> "FollowedFile":
+    def rewind(self, cursor: Cursor, now: Now) -> "FollowedFile":
         """Return the file to be read from the cursor on; one that has a path is sampled first."""
         if self.offset == cursor.offset:
             return self
@@ -247,35 +262,26 @@ class FollowedFile(NamedTuple):
             holds_lines=False,
             problem="",
             # its last line is waited for again, and so do the files behind it
-            grown_at=now,
-            unnamed_at=now,
-            readable_since=now if self.readable_since is None else self.readable_since,
-        )
+            grown_at=now.steady,
+            unnamed_at=now.steady,
+        ).mark(now)
 
     def _note_beginning(self, beginning: bytes) -> "FollowedFile":
         known = max(self.progress.beginning, beginning, key=len)
         return self._replace(progress=self.progress._replace(beginning=known))
 
-    def _is_clock_back(self, now: int) -> bool:
-        """Whether the clock was set back since the file grew or lost its live path."""
-        return now < max(self.grown_at, self.unnamed_at)
-
-    def _note_name(self, now: int, was_rotated: bool) -> "FollowedFile":
-        has_lost_name = self.is_rotated and not was_rotated
-        # a clock that was set back would keep newer files waiting
-        if has_lost_name or self._is_clock_back(now):
-            grown_at = now if has_lost_name else min(self.grown_at, now)
-            unnamed_at = now if has_lost_name else min(self.unnamed_at, now)
-            return self._replace(grown_at=grown_at, unnamed_at=unnamed_at)
+    def _note_name(self, now: Now, was_rotated: bool) -> "FollowedFile":
+        if self.is_rotated and not was_rotated:
+            return self._replace(grown_at=now.steady, unnamed_at=now.steady)
         return self
 
-    def _note_write(self, modified: int, size: int, now: int) -> "FollowedFile":
+    def _note_write(self, modified: int, size: int, now: Now) -> "FollowedFile":
         """Return the file as a write left it."""
         file = self._note_touch(modified, size)
         if size <= self.size:
             return file._replace(size=size)
         # the last line was waited for while older files were read, unless the file grew
-        return file._replace(size=size, grown_at=now, has_grown=self.unseen_since is None)
+        return file._replace(size=size, grown_at=now.steady, has_grown=self.unseen_since is None)
 
     def _note_touch(self, modified: int, size: int) -> "FollowedFile":
         """Return the file with the time of a write; without growth it may be a rewrite."""
@@ -287,15 +293,15 @@ class FollowedFile(NamedTuple):
 
     # what is read
 
-    def accept(self, reading: Reading, now: int, limits: ReadLimits) -> Accepted:
+    def accept(self, reading: Reading, now: Now, limits: ReadLimits) -> Accepted:
         """Return the file behind what was read, and the lines as blocks.
 
         An unfinished last record is taken only if the file is at rest, as a block of its own; its
         whole lines also if it did not grow for the timeout.
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
-            return Accepted(self._refuse(reading), [])
-        progress, blocks = self.progress.accept(reading, now)
+            return Accepted(self._reject(reading, now), [])
+        progress, blocks = self.progress.accept(reading, now.wall)
         end = progress.offset + reading.unfinished + reading.padding
         has_more = end < reading.size
         file = self._note_write(reading.modified, reading.size, now).mark(now)
@@ -307,6 +313,7 @@ class FollowedFile(NamedTuple):
             holds_lines=not has_more and reading.holds_lines,
             padding=reading.padding,
             problem="",
+            refused_at=None,
         )
         if has_more:
             return Accepted(file, blocks)
@@ -321,10 +328,10 @@ class FollowedFile(NamedTuple):
         lines = reading.rest if is_whole else reading.rest[: reading.rest.rfind(b"\n") + 1]
         return file._take(reading, lines, blocks, now)
 
-    def _take(self, reading: Reading, run: bytes, blocks: list[Block], now: int) -> Accepted:
+    def _take(self, reading: Reading, run: bytes, blocks: list[Block], now: Now) -> Accepted:
         """Take the first bytes of the unfinished record, of which no more is waited for."""
         before = (reading.tail + reading.run)[-TAIL_BYTES:]
-        progress, block = self.progress.take(reading, run, before, now)
+        progress, block = self.progress.take(reading, run, before, now.wall)
         blocks.append(replace(block, is_rest=block.goes_on))
         left = self.unfinished - len(run)
         return Accepted(
@@ -342,14 +349,25 @@ class FollowedFile(NamedTuple):
             return False
         return bool(reading.run or reading.rest)
 
-    def _refuse(self, reading: Reading) -> "FollowedFile":
+    def _reject(self, reading: Reading, now: Now) -> "FollowedFile":
+        if reading.error:
+            return self.refuse(reading.error, now)
         file = self._replace(
-            problem=reading.error, unfinished=0, holds_lines=False, readable_since=None
+            problem="", refused_at=None, unfinished=0, holds_lines=False, readable_since=None
         )
-        if reading.error:  # the next scan takes the file for changed, so that it is tried again
-            return file._replace(entry=replace(self.entry, modified=0))
         return file._note_touch(reading.modified, reading.size)._replace(
             state=decide(self.state, Event.DOUBTED).state
+        )
+
+    def refuse(self, problem: str, now: Now) -> "FollowedFile":
+        """Return the file with why it cannot be read now; the next scan has it tried again."""
+        return self._replace(
+            problem=problem,
+            refused_at=now.steady if self.refused_at is None else self.refused_at,
+            unfinished=0,
+            holds_lines=False,
+            readable_since=None,
+            entry=replace(self.entry, modified=0),  # so that a scan takes it for changed
         )
 
     def _give_up(self, reading: Reading, blocks: list[Block], expected_size: int) -> Accepted:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import islice
 
 from nats_logship.wire.positions import Cursor
+from shipper.clock import Clock, Now
 from shipper.sources.block import Block
 from shipper.sources.files.arrivals import Arrival, ArrivedFiles
 from shipper.sources.files.catalogue import Catalogue
@@ -71,7 +72,7 @@ class Follower(Source):
         known: Iterable[Cursor],
         *,
         new_id: Callable[[], str],
-        clock: Callable[[], int],
+        clock: Clock,
         wake: asyncio.Event | None = None,
         block_size: int = 256 * 1024,
         max_line: int = 1024 * 1024,
@@ -85,8 +86,8 @@ class Follower(Source):
     ) -> None:
         """Begin at the `known` cursors, and in unknown files at their beginning.
 
-        `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace`
-        and `hold` seconds. `is_only`: the host has no other source.
+        `block_size` and `max_line` are bytes, `grace` and `hold` seconds. `is_only`: the host has
+        no other source.
         """
         self.wake = wake or asyncio.Event()
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
@@ -303,7 +304,7 @@ class Follower(Source):
         notices, self._catalogue.notices = self._catalogue.notices, []
         return notices
 
-    def _scan_once(self, now: int, began: float) -> None:
+    def _scan_once(self, now: Now, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
         arrived = dict(islice(self._arrivals.opened().items(), self._reader.space))
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
@@ -317,8 +318,11 @@ class Follower(Source):
         undecided = self._find_moved(seen, asked, found)
         self._has_decided = not undecided
         self._is_scan_due |= bool(undecided)
-        refused = [one for one in found.values() if isinstance(one, Notice)]
-        self._report_new([*seen.troubles, *refused])
+        refused = {key: one for key, one in found.items() if isinstance(one, Notice)}
+        self._report_new([*seen.troubles, *refused.values()])
+        for key, notice in refused.items():
+            if (known := self._files.get(key)) and known.is_doubtful:
+                self._gathering.refuse(known, notice.text)
         for file in memory.find_unseen(undecided):
             if seen.refuses(file.entry):
                 catalogue.leave_out(file)
@@ -357,7 +361,7 @@ class Follower(Source):
         self._catalogue.notices += self._arrivals.watch(seen.folders, self._selection)
         self._catalogue.notices += self._arrivals.find_missed(decided, seen.folders)
 
-    def _compare(self, file: FollowedFile, now: int) -> None:
+    def _compare(self, file: FollowedFile, now: Now) -> None:
         """Find out whether a file was rewritten in place, if it can be read and is at rest."""
         if file.entry.key not in self._reader:
             return
@@ -380,7 +384,7 @@ class Follower(Source):
         inodes = {entry.key.inode for entry in seen.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in inodes} & concerned
 
-    def _note_unseen(self, file: FollowedFile, now: int) -> None:
+    def _note_unseen(self, file: FollowedFile, now: Now) -> None:
         """Let the catalogue decide on a file that the scan saw at no path."""
         key, reader = file.entry.key, self._reader
         if key not in reader:
@@ -391,14 +395,14 @@ class Follower(Source):
         unseen = Unseen(
             is_open=True,
             has_all=sample is None or file.is_in(sample),
-            is_overdue=now - (file.unseen_since or now) > self._limits.hold,
+            is_overdue=file.is_held_too_long(now, self._limits),
             is_finished=file.is_read and file.is_at_rest(now, self._limits),
             is_stored=file.offset <= self.stored(file.file),
             is_writable=file.is_linked and reader.has_space,
         )
         self._catalogue.note_unseen(file, unseen, sample, now)
 
-    def _prepare_reading(self, now: int) -> None:
+    def _prepare_reading(self, now: Now) -> None:
         """Open files, and read on in all chains."""
         reader = self._reader
         self._catalogue.note_ended([f.file for f in self._files.values() if self._is_ended(f, now)])
@@ -408,7 +412,7 @@ class Follower(Source):
             self._memory.keep(file.note_content(head))
         self._gathering.begin()
 
-    def _is_ended(self, file: FollowedFile, now: int) -> bool:
+    def _is_ended(self, file: FollowedFile, now: Now) -> bool:
         """Whether a file was rotated, and all of it is stored."""
         is_finished = file.is_at_rest(now, self._limits) and not file.unfinished
         return is_finished and file.end <= file.offset <= self.stored(file.file)

@@ -3,10 +3,12 @@
 A gathering only reads; it leaves a doubtful file to the next scan.
 """
 
+import errno
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from shipper.clock import Clock
 from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.file import FollowedFile
@@ -18,6 +20,8 @@ from shipper.sources.notices import NoticeKind
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes of each of many files that are read at a time
 _MOST_FILES = 32  # that share a budget
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOENT}  # a scan finds a file that was moved
+_TRIED_AGAIN = "is tried again; once it was rotated, newer files wait for it for twice --grace"
 _MOST_BLOCKS = 200  # about as many as the headers of a round can name
 
 
@@ -29,7 +33,7 @@ class Gathering:
     """
 
     def __init__(
-        self, catalogue: Catalogue, reader: FileReader, clock: Callable[[], int], *, is_only: bool
+        self, catalogue: Catalogue, reader: FileReader, clock: Clock, *, is_only: bool
     ) -> None:
         self.is_scan_due = False
         self._catalogue = catalogue
@@ -47,7 +51,7 @@ class Gathering:
         """The seconds until a record is waited for no longer; infinite without such a record."""
         timeout = self._reader.limits.records.timeout
         held = (file for key in self._held if (file := self._files.get(key)) and file.holds_lines)
-        left = (file.grown_at + timeout - self._clock() for file in held)
+        left = (file.grown_at + timeout - self._clock.steady() for file in held)
         return min((one for one in left if one > 0), default=math.inf) / _SECOND
 
     @property
@@ -126,6 +130,8 @@ class Gathering:
         for key in chain:
             if (file := self._files.get(key)) is None:
                 continue
+            if file.is_doubtful and file.is_passed_over(now, limits):
+                continue
             if file.is_doubtful:
                 return None
             is_held = file.holds_lines and not file.is_rotated
@@ -142,10 +148,24 @@ class Gathering:
                 self.is_scan_due = True
         return [file for file in files if file.entry.key in self._reader]
 
-    def note_problems(self, problems: Mapping[FileKey, str]) -> None:
+    def note_problems(self, problems: Mapping[FileKey, OSError]) -> None:
         """Note why files cannot be opened."""
-        for key, text in problems.items():
-            self._files[key] = self._files[key]._replace(problem=text)
+        for key, error in problems.items():
+            file, text = self._files[key], f"cannot be opened: {error.strerror}"
+            if file.readable_since is None or error.errno in _PASSING:
+                self._files[key] = file._replace(problem=text)
+            else:
+                self.refuse(file, text)
+
+    def refuse(self, file: FollowedFile, problem: str) -> None:
+        """Note why a file cannot be read now, and report it the first time."""
+        self._keep(file, file.refuse(problem, self._clock()))
+
+    def _keep(self, before: FollowedFile, after: FollowedFile) -> None:
+        self._files[after.entry.key] = after
+        if before.refused_at is None and after.refused_at is not None:
+            path, text = after.entry.path, f"{after.problem}; {_TRIED_AGAIN}"
+            self._catalogue.report(NoticeKind.UNREADABLE, path, text)
 
     def _read(self, file: FollowedFile, share: int) -> Reading:
         # among other files' lines an over-long record is shipped once it has its end
@@ -156,7 +176,7 @@ class Gathering:
     def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
         key = file.entry.key
         after, blocks, lost = file.accept(reading, self._clock(), self._reader.limits)
-        self._files[key] = after
+        self._keep(file, after)
         (self._held.add if after.holds_lines else self._held.discard)(key)
         if blocks:
             self._holes.update({key: reading.hole} if reading.hole else {})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from itertools import islice
 
 from nats_logship.wire.positions import Cursor
+from shipper.clock import Now
 from shipper.sources.files.decide import FileState, Known, Presence
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileEntry, FileKey, Sample
@@ -75,14 +76,16 @@ class Memory:
         self.scanned_at: int | None = None
         self.is_clock_back = False
         self._latest = 0
+        self._began: Now | None = None  # the first of these times
         # what was rotated later was not there when an agent scanned or read last
         self._known_until = max((one.seen for one in self.remembered.values()), default=None)
         self.index()
 
-    def note_time(self, now: int) -> None:
+    def note_time(self, now: Now) -> None:
         """Note the time of a scan or a gathering."""
-        self.is_clock_back |= now < self._latest
-        self._latest = now
+        self._began = self._began or now
+        self.is_clock_back |= now.wall < self._latest
+        self._latest = now.wall
 
     def note_decided(self, scanned_at: int) -> None:
         """Note that a scan decided on all files: what is unknown by now was there before us."""
@@ -280,11 +283,14 @@ class Memory:
             if one.key != archive.key
         )
 
-    def forget(self, now: int, stored: Callable[[str], int]) -> None:
-        """Forget files that are long gone; those with a position may be rewound to it."""
-        remembered = self.remembered
+    def forget(self, now: Now, stored: Callable[[str], int]) -> None:
+        """Forget files that are long gone; those with a position may be rewound to it.
+
+        Setting the clock makes none older.
+        """
+        remembered, today = self.remembered, now.without_step(self._began or now)
         unstored = [cursor for cursor in remembered.values() if not stored(cursor.file)]
-        for cursor in find_forgettable(unstored, now, self.deleted):
+        for cursor in find_forgettable(unstored, today, self.deleted):
             del remembered[cursor.file]
         known = remembered.keys() | {file.file for file in self.files.values()}
         ended = [file for file in self.ended if not (file in known or stored(file))]

@@ -71,12 +71,12 @@ class FileReader:
 
     # opening and closing
 
-    def open(self, files: Sequence[FollowedFile]) -> dict[FileKey, str]:
+    def open(self, files: Sequence[FollowedFile]) -> dict[FileKey, OSError]:
         """Open files, the most recently read ones from now on; return why some cannot be opened.
 
         Stops, and closes half of all files, if descriptors run out: other parts need some as well.
         """
-        troubles: dict[FileKey, str] = {}
+        troubles: dict[FileKey, OSError] = {}
         for file in files:
             key = file.entry.key
             if key in self._open:
@@ -85,7 +85,7 @@ class FileReader:
             try:
                 descriptor = open_file(file.entry)
             except OSError as error:
-                troubles[key] = f"cannot be opened: {error.strerror}"
+                troubles[key] = error
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     self._trim(len(self._open) // 2)
                     return troubles
@@ -93,12 +93,13 @@ class FileReader:
                 if descriptor >= 0:
                     self._open[key] = descriptor
                 else:
-                    troubles[key] = "was moved since the last scan"
+                    text = "it was moved since the last scan"
+                    troubles[key] = FileNotFoundError(errno.ENOENT, text)
         if len(self._open) > self.limits.open_files:
             self._trim(self.limits.open_files, {file.entry.key for file in files})
         return troubles
 
-    def open_early(self, stored: Callable[[str], int]) -> dict[FileKey, str]:
+    def open_early(self, stored: Callable[[str], int]) -> dict[FileKey, OSError]:
         """Open files that are unread, written to or not stored as far as they are read.
 
         Opens as many as the limit allows, unread ones first; returns why some cannot be opened.

@@ -129,6 +129,19 @@ def test_a_store_where_no_broker_has_run_is_reported(call: Call, tmp_path: Path)
     assert warning not in done(call("add", "host", "b"))
 
 
+def test_the_last_credential_is_revoked_only_after_a_yes(call: Call) -> None:
+    done(call("add", "host", "a", "b", "c"))
+    done(call("revoke", "host", "a"))
+
+    output = refused(call("revoke", "host", "b", "c"))
+
+    assert "nothing was changed" in output
+    assert "no other credential than host b, host c" in output
+    assert names() == ["host b", "host c"]
+    assert "the broker accepts nobody" in done(call("revoke", "host", "b", "c", "--yes"))
+    assert names() == []
+
+
 def test_the_json_names_what_was_added_and_revoked(call: Call) -> None:
     given = json.loads(call("add", "host", "a", "b", "--json").stdout)
     (left,) = json.loads(call("revoke", "host", "a", "--json").stdout)

@@ -35,8 +35,8 @@ def test_an_unreadable_offset_is_shown_as_such_and_others_as_usual(
     assert [one.returncode for one in (table, listed, checked, top)] == [0, 0, 2, 0]
     partitions = json.loads(listed.stdout)["partitions"]
     assert [bool(one["error"]) for one in partitions] == [True] * good + [False]
-    assert {(one["owner"], one["next"]) for one in partitions[:good]} == {(None, None)}
-    assert (partitions[good]["owner"], partitions[good]["next"]) == ("central:1", 2)
+    assert {(one["owner"], one["offset"]) for one in partitions[:good]} == {(None, None)}
+    assert (partitions[good]["owner"], partitions[good]["offset"]) == ("central:1", 2)
     assert "CRITICAL: p0: its offset cannot be read" in table.stdout
     assert "p0: its offset cannot be read" in checked.stdout
     for shown in (table, top):

@@ -126,7 +126,12 @@ async def test_the_status_shows_stream_and_offsets(
     first, second = found["partitions"]
     assert (found["hosts"], found["messages"], found["behind"]) == (2, 3, 3)
     assert found["streams"][0]["last_sequence"] == 3
-    assert (first["owner"], first["next"], first["behind"], first["lines"]) == ("central", 2, 2, 1)
+    assert (first["owner"], first["offset"], first["behind"], first["lines"]) == (
+        "central",
+        2,
+        2,
+        1,
+    )
     assert 0 < first["behind_seconds"] < 60
     assert (second["owner"], second["behind"]) == (None, 1)  # no receiver has created its consumer
     assert 0 < second["behind_seconds"] < 60

@@ -176,10 +176,17 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
             wait_for = _listen(world)
-            was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
-            harmed = world.read_entry(OFFSETS_BUCKET, key)
+            # kept, not read again: a leader that was cut off still answers with the old entry
+            written: list[bytes] = []
+
+            def change(now: bytes) -> bytes | None:
+                harmed = harm(now, chance)
+                written.append(harmed or b"")
+                return harmed
+
+            was = world.change_entry(OFFSETS_BUCKET, key, change)
         yield
-        partition = _Partition(world, number, wait_for, harmed)
+        partition = _Partition(world, number, wait_for, (written or [b""])[-1])
         partition.mend(lambda: world.ask(lambda c: c.ask(f"$KV.{OFFSETS_BUCKET}.{key}", was)))
 
 

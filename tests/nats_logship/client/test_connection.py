@@ -73,6 +73,25 @@ async def test_a_starting_broker_causes_one_warning_and_a_refusal_another(
     assert "refuses a client without --creds" in warnings[1]
 
 
+async def test_callers_that_give_up_again_and_again_share_the_attempts() -> None:
+    attempts = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.write(INFO)
+        await reader.readline()
+        writer.write(b"-ERR 'Authorization Violation'\r\n")
+
+    async with served(refuse, port := free_port()):
+        connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+        for _ in range(200):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.client(), 0.02)
+
+    assert 0 < attempts < 50
+
+
 async def test_a_broker_that_starts_a_moment_after_us_is_not_called_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -23,9 +23,8 @@ def test_each_example_reads_the_table(tabled: Tabled, capsys: pytest.CaptureFixt
         exec(text.replace("/srv/logs/table", tabled.location.uri), names)
         outputs.append(capsys.readouterr().out)
 
-    by_duckdb, content, by_polars, by_pandas, by_spark = outputs
+    by_duckdb, content, by_polars, by_spark = outputs
     assert re.search(r"web01 +│ .* │ +2 │", by_duckdb)
     assert content.rstrip() == repr(b"ERROR number 17\n[error] x\nfine\n")
     assert "ERROR number #" in by_polars
-    assert by_pandas.rstrip().endswith("fine")
     assert re.search(r"\| *web01\| +2\|", by_spark)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -101,8 +102,14 @@ def test_a_damage_is_found_with_its_first_byte_and_lines_are_counted(
             more = -before.count(b"\n") if lines is None else lines
             if name == "web01.log":  # read only as far as its committed length
                 more = min(more, 0)
-            assert report.difference == f"{name.removesuffix('.gz')} at byte {at}"
+            number = before[:at].count(b"\n") + 1
+            place = name.removesuffix(".gz"), number, at
+            assert (report.path, report.line, report.byte) == place
             assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
+            read = after[: len(before)] if name == "web01.log" else after
+            ours, theirs = (Counter(one.split(b"\n")[:-1]) for one in (before, read))
+            same = len(LINES) - before.count(b"\n") + (ours & theirs).total()
+            assert report.same == same
 
 
 def test_a_segment_that_is_gone_is_named_unless_retention_removed_it(partition: Partition) -> None:
@@ -116,7 +123,9 @@ def test_a_segment_that_is_gone_is_named_unless_retention_removed_it(partition: 
 
     report = the_report(partition)
 
-    assert without_one.difference == "web01.log.000001 at byte 0"
+    place = without_one.path, without_one.line, without_one.byte
+    assert place == ("web01.log.000001", 1, 0)
+    assert without_one.same == len(LINES) - gone
     assert without_one.received == len(LINES) - gone
     assert whole.is_well
     assert report.expected == report.received == len(LINES) - gone
@@ -191,8 +200,25 @@ def test_odd_messages_are_expected_as_written(partition: Partition, template: st
     assert (well.hosts, well.files) == (2, [])
     (report,) = damaged.files
     assert report.live == name
-    assert report.difference.startswith(name)
+    assert report.path == name
     assert report.expected - report.received == 1
+
+
+CHANGES: dict[Callable[[bytes], bytes], tuple[str, str]] = {
+    lambda whole: whole.replace(b"0013", b"0x13"): (
+        "19 of 20 lines the same, 1 different",
+        "line 5, byte 46",
+    ),
+    lambda whole: whole.replace(b"0013\nline 0016", b"0016\nline 0013"): (
+        "all 20 lines are there, but in another order",
+        "line 5, byte 48",
+    ),
+    lambda whole: whole[:-7]: ("19 of 20 lines the same, 1 missing", "line 20, byte 193"),
+    lambda whole: b"\n" * len(whole): (
+        "0 of 20 lines the same, 20 different, 180 too many",
+        "line 1, byte 0",
+    ),
+}
 
 
 def test_the_program_reports_damage_and_another_stream(partition: Partition) -> None:
@@ -205,8 +231,13 @@ def test_the_program_reports_damage_and_another_stream(partition: Partition) -> 
 
     well = program()
     path = partition.output / "web1.log"
-    path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"line 0013\n", b"", 1))
     damaged, text = program("--json"), program().stdout.splitlines()
+    texts = []
+    for change in CHANGES:
+        path.write_bytes(change(whole))
+        texts.append(program().stdout.splitlines()[0])
 
     assert well.returncode == Exit.DONE, well.stderr
     assert well.stdout.splitlines() == [
@@ -220,10 +251,18 @@ def test_the_program_reports_damage_and_another_stream(partition: Partition) -> 
     report = json.loads(damaged.stdout)
     assert (report["well"], report["hosts"], report["unclaimed"]) == (False, 3, [1])
     found = {"partition": 0, "host": "web1", "live": "web1.log", "expected": 20, "received": 19}
-    assert report["files"] == [found | {"difference": "web1.log at byte 48"}]
+    place = {"same": 19, "path": "web1.log", "line": 5, "byte": 48}
+    assert report["files"] == [found | place]
     assert text[:2] == [
-        "web1.log: 19 of 20 lines, first difference in web1.log at byte 48",
+        (
+            "web1.log: 19 of 20 lines the same, 1 missing; first difference in web1.log at line 5, "
+            "byte 48"
+        ),
         "DIFFERENCES: 3 hosts, 600 B compared",
+    ]
+    assert texts == [
+        f"web1.log: {lines}; first difference in web1.log at {where}"
+        for lines, where in CHANGES.values()
     ]
     partition.make_stream_anew()
     of_another = program()

@@ -6,6 +6,7 @@ from typing import Any
 from nats_logship.client.connection import Connection
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.subjects import Subject
+from shipper.clock import Clock
 from shipper.publish.messages import HostMessage
 from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round, make
@@ -26,7 +27,7 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        self._publisher = Publisher(connection, host, clock, tag=tag)
+        self._publisher = Publisher(connection, host, Clock(clock), tag=tag)
         self.config = self._publisher.config
         self.store = self._publisher.publish
         self.snapshots = self._publisher.snapshots

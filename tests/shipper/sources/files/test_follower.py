@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.sources.block import Block
+from shipper.sources.files.records import RecordRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import contents
@@ -254,27 +255,53 @@ async def test_a_file_rotated_while_the_agent_was_down_is_new_although_none_was_
     assert await host.ship() == b"2\n3\n"
 
 
-async def test_a_clock_that_is_set_back_keeps_no_file_waiting_or_held(make_host: MakeHost) -> None:
-    host = make_host("*.log", hold=10.0)
+@pytest.mark.parametrize("step", [86_400, -86_400], ids=["ahead", "back"])
+async def test_setting_the_clock_ends_no_wait_and_prolongs_none(
+    make_host: MakeHost, step: int
+) -> None:
+    records = RecordRules("start:^[0-9]", timeout=2 * SECOND, lines=20)
+    host = make_host("*.log", hold=10.0, records=records)
     host.follower.stored = lambda _: 0
-    host.later = 3600 * SECOND
-    for name in ("app.log", "deleted.log"):
-        host.write(name, b"unfinished")
+    for name in ("app.log", "deleted.log", "record.log"):
+        host.write(name, b"1 first\n unfinished")
+    host.write("record.log", b"\n")
     await host.ship()
     host.move("app.log", "app.log.1")
     (host.folder / "deleted.log").unlink()
+    host.write("app.log", b"2 second\n3")
     await host.ship()
-    host.write("app.log", b"2\n")
 
-    for later in (0, 6, 12):
-        host.later = later * SECOND
+    shipped, gone = [], []
+    for _ in range(3):
+        host.set_clock(step)
         await host.ship()
+        shipped.append(host.shipped)
+        gone.append(len(host.reported(NoticeKind.GONE)))
+        host.later += 6 * SECOND
 
-    shipped = sorted(contents(host.blocks, []).values())
-    assert shipped == [b"2\n", b"unfinished", b"unfinished"]
-    assert [notice.path for notice in host.reported(NoticeKind.GONE)] == [
-        str(host.folder / "deleted.log")
-    ]
+    assert shipped[0] == b""
+    assert shipped[1].count(b"1 first\n unfinished") == 3
+    assert b"unfinished2 second\n" in shipped[1], "the successor waits"
+    assert gone == [0, 0, 1]
+
+
+async def test_setting_the_clock_ahead_makes_no_file_be_forgotten(make_host: MakeHost) -> None:
+    host = make_host("logs/*.log", hold=0.0)
+    host.follower.stored = lambda _: 0
+    (host.folder / "logs").mkdir()
+    host.write("logs/app.log", b"1\n")
+    await host.ship()
+    host.move("logs", "unmounted")
+    for _ in range(2):
+        await host.scan()
+        host.later += SECOND
+    host.set_clock(8 * 86_400)
+    (host.folder / "logs").mkdir()
+    await host.scan()
+    (host.folder / "logs").rmdir()
+    host.move("unmounted", "logs")
+
+    assert await host.ship() == b""
 
 
 writes = st.lists(

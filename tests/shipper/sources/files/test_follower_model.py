@@ -36,6 +36,7 @@ ACTIONS = {
     "gather_all": 4,
     "pass_time": 1,
     "set_clock_back": 1,
+    "set_clock_ahead": 1,
     "restart": 3,
     "restart_without_positions": 2,
     "store": 3,
@@ -153,9 +154,12 @@ class Program:
         self.host.later += 3 * SECOND
 
     async def set_clock_back(self, amount: int) -> None:
-        self.host.later -= amount * SECOND
+        self.host.set_clock(-amount)
         self.model.set_clock_back()
         await self.gather_some(0)  # as the agent does at least once a second
+
+    async def set_clock_ahead(self, amount: int) -> None:
+        self.host.set_clock(amount * 3600)
 
     async def restart(self, _: int) -> None:
         await self.store()
