@@ -126,7 +126,7 @@ def test_whichever_call_fails_every_line_is_in_the_files_once_in_the_end(
     "killed",
     [(30, "closed", "web01.log.000001"), (0, "stored", "web01.log")],
 )
-def test_a_file_that_a_start_cannot_look_at_for_a_moment_keeps_all_its_lines(
+def test_a_file_whose_status_fails_for_a_moment_at_a_start_keeps_all_its_lines(
     partition: Partition,
     monkeypatch: pytest.MonkeyPatch,
     cuts: list[str],
