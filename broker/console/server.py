@@ -21,8 +21,9 @@ from aiohttp import web
 from broker.console.feeds import Feeds
 from broker.console.lines import LineFinder
 from broker.console.request import MOST_LINES, parse_line_request, parse_number
-from nats_logship.app.address import Address, describe_os_error
+from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import describe_os_error
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 

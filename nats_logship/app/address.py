@@ -1,6 +1,5 @@
 """An address to listen on, as people write it: `127.0.0.1:4222`, `[::1]:4222`, or only a port."""
 
-import os
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated
@@ -60,9 +59,3 @@ Listen = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)
 """A setting that holds an address."""
 OptionalListen = Annotated[Address | None, BeforeValidator(_parse_optional), PlainSerializer(str)]
 """A setting that holds an address; `off` or an empty text is none."""
-
-
-def describe_os_error(error: OSError) -> str:
-    """Return the reason alone, without the address or the number that asyncio and Python add."""
-    number = error.errno or 0
-    return os.strerror(number) if number > 0 else error.strerror or str(error)

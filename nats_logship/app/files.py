@@ -236,3 +236,9 @@ def _remove_abandoned(folder: Folder, name: str) -> None:
                 written = os.stat(left, dir_fd=folder.descriptor, follow_symlinks=False).st_mtime
                 if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - of the disk
                     folder.remove(left)
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the reason alone, without the address or the number that asyncio and Python add."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)

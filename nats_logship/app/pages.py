@@ -12,8 +12,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from nats_logship.app.address import Address, describe_os_error
+from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import describe_os_error
 from nats_logship.app.text import printable
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import ssl
 
-from nats_logship.app.address import describe_os_error
+from nats_logship.app.files import describe_os_error
 from nats_logship.client.client import CONNECT_TIMEOUT, NO_TLS, BrokerClient
 
 _NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}  # of OpenSSL
