@@ -13,12 +13,12 @@ nanoseconds since the epoch; a table has them in microseconds.
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
-from threading import Timer
-from typing import Any, NamedTuple
+from threading import Lock, Timer
+from typing import Any, NamedTuple, TypeVar
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import to_datetime
@@ -40,7 +40,9 @@ __all__ = [
 
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
+_AGAIN = 0.05  # seconds until a call is interrupted again
 _RECORD = "stream, sequence, file, record"
+Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
@@ -90,6 +92,7 @@ class History:
         """How far the search is."""
         self._version, self._limits = version, limits
         self._ended_by: Exception | None = None
+        self._in_call = Lock()
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{limits.memory}B",
             "temp_directory": f"{tempfile.gettempdir()}/logship-search-{os.getpid()}",
@@ -124,8 +127,14 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds."""
-        self._duckdb.close()
+        """End a search that runs in another thread, and give back what it holds."""
+        self.cancel()
+        while not self._in_call.acquire(timeout=_AGAIN):
+            self._duckdb.interrupt()  # it may have begun after the first one
+        try:
+            self._duckdb.close()
+        finally:
+            self._in_call.release()
 
     @property
     def size(self) -> int:
@@ -301,11 +310,17 @@ class History:
         """Yield the rows of a query, for which `lines` are those of some files."""
         if not files:
             return
-        self._version.show(self._duckdb, files)
-        answer = self._duckdb.execute(sql, values)
-        while rows := answer.fetchmany(_FETCHED):
+        self._call(self._version.show, self._duckdb, files)
+        answer = self._call(self._duckdb.execute, sql, values)
+        while rows := self._call(answer.fetchmany, _FETCHED):
             self._raise_end()
             yield from rows
+
+    def _call(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Call DuckDB, whose connection cannot be closed meanwhile."""
+        with self._in_call:
+            self._raise_end()
+            return work(*arguments)
 
     @contextmanager
     def _searching(self, files: Iterable[TableFile]) -> Iterator[None]:

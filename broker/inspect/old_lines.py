@@ -21,8 +21,11 @@ _one_search = asyncio.Semaphore(1)  # each takes much memory
 async def open_table(table: str) -> AsyncGenerator[History, None]:
     """Open the newest version of a table; raises `OperatorError`, which may be of our settings."""
     async with _one_search:
-        with await asyncio.to_thread(History.open, table, limits=_LIMITS) as history:
+        history = await asyncio.to_thread(History.open, table, limits=_LIMITS)
+        try:
             yield history
+        finally:  # a thread may still search for a page that was closed
+            await asyncio.to_thread(history.close)
 
 
 async def run(

@@ -160,10 +160,14 @@ def recover(
 
 
 def _finish_renames(store: Store, folders: Folders) -> bool:
-    """Rename live files to segments that are announced; return whether there are any."""
+    """Rename live files to segments that are announced; return whether there are any.
+
+    Raises OSError also if a file cannot be looked at just now: not renamed, it would be taken for
+    the next live file, and all its lines for a surplus.
+    """
     announced = store.list_segments_to_rename()
     for segment in announced:
-        found = find_safely(folders, segment.live)
+        found = folders.find(segment.live)
         if found and not folders.find(segment.path):
             if segment.length is not None and found.st_size > segment.length:
                 folders.cut(segment.live, segment.length)  # another program has appended to it

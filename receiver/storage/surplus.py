@@ -14,9 +14,9 @@ Nothing of this is stored: each session finds the surplus by the sizes of the fi
 file with a surplus is not closed, since the next lines for it are those that it has already.
 """
 
+import errno
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nats_logship.app.faults import fault
@@ -25,6 +25,7 @@ from receiver.storage.rows import FileRow
 from receiver.storage.store import Store
 
 _MOST_NOTICES = 20  # per session
+_NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENOTDIR}  # a folder or a link is there
 _DIFFERENT = "are not the lines that belong there, after a power loss or by another program"
 _NOT_FILLED = "belong to no message, after a power loss or by another program"
 BY_OTHERS = "were appended by another program; received files must not be written to by others"
@@ -105,12 +106,16 @@ class Surplus:
 
 
 def find_safely(folders: Folders, path: str) -> os.stat_result | None:
-    """Return the status of a file; None if there is none, or if it cannot be used.
+    """Return the status of a file; None if there is none, or if something else is at its path.
 
-    The next batch with lines for the file reports the error.
+    The next batch with lines for the file reports the latter. Raises OSError if it cannot be looked
+    at just now: without its surplus the file would be cut, although its lines come again.
     """
-    with suppress(OSError):
+    try:
         return folders.find(path)
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
     return None
 
 

@@ -66,6 +66,8 @@ class Log:
     _known: str = ""
     _checkpointed: int = 0
     _synced: set[str] = field(default_factory=set)
+    _transactions: dict[str, int | None] = field(default_factory=dict)  # those asked for
+    _asked: int = -1  # the version that they are of
 
     def refresh(self) -> None:
         """Read the newest version; creates the table if there is none.
@@ -88,7 +90,7 @@ class Log:
         try:
             yield
         except (DeltaError, OSError) as error:
-            self._table, self._synced = None, set()
+            self._table, self._synced, self._asked = None, set(), -1
             raise TableTrouble(explain(error)) from None
 
     def _open(self) -> DeltaTable:
@@ -163,9 +165,16 @@ class Log:
         return replace(self.own, schema=pa.schema(self.table.schema()))
 
     def transaction(self, name: str) -> int | None:
-        """Return the version of a transaction, None if there is none; raises `TableTrouble`."""
+        """Return the version of a transaction, None if there is none; raises `TableTrouble`.
+
+        delta-rs reads files of the log for each question, so it is asked once for each version.
+        """
         with self._trouble():
-            return self.table.transaction_version(name)
+            if self._asked != self.version:
+                self._asked, self._transactions = self.version, {}
+            if name not in self._transactions:
+                self._transactions[name] = self.table.transaction_version(name)
+            return self._transactions[name]
 
     def files(self) -> list[KnownFile]:
         """Return the files of the version that was read, oldest first."""

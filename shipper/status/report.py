@@ -17,6 +17,7 @@ from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import SourceState
 
 _LONG = 60.0  # seconds
+_MOST_UNREAD = 100  # sentences on files that were not read
 
 
 class FileStatus(BaseModel):
@@ -162,7 +163,8 @@ class AgentMeter:
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
-        self._unread: dict[tuple[str, str], str] = {}
+        self._unread: dict[tuple[str, str], str] = {}  # the newest last
+        self._older = 0  # sentences that are not kept
         self.last_ack: int | None = None
         self.observe: Callable[[float], object] = float
 
@@ -179,15 +181,20 @@ class AgentMeter:
 
     @property
     def unread(self) -> list[str]:
-        """Sentences on files that were not read, or of which the start found nothing."""
-        return list(self._unread.values())
+        """The newest sentences on files that were not read, or of which the start found nothing."""
+        older = f"{format_count(self._older, 'older report')} of files that were not read"
+        return [*[f"{older}: see the log"][: self._older], *self._unread.values()]
 
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""
         for notice in notices:
             if notice.kind is NoticeKind.UNREAD:
                 key = notice.path, "" if notice.is_total else notice.text
+                self._unread.pop(key, None)
                 self._unread[key] = f"{notice.path}: {notice.text}"
+                if len(self._unread) > _MOST_UNREAD:
+                    del self._unread[next(iter(self._unread))]
+                    self._older += 1
             if notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost

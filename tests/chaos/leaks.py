@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from tests.support.processes import TookTooLong, stat_of, wait_until
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
 _SETTLED = 15.0  # seconds that a process has lived when what it holds is what it needs
+_RESTED = 30.0  # seconds; pools of libraries end a thread that has been idle for ten
 _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
 _ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
 _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
@@ -42,7 +44,7 @@ _MORE_OF: dict[str, Holds] = {
     # `receiver.table` says how much a task needs: 165 MiB at rest, at most 600 while it writes
     "a task of the table": {**_MORE, "KiB": 435 * 1024},
 }
-"""How much a process may grow after it has settled, and how much programs of certain names may."""
+"""How much a process at rest may have grown since it settled, also programs of certain names."""
 _MORE_PER_PARTITION: Holds = {"descriptors": 4, "threads": 1}  # those that a receiver moves to it
 
 
@@ -114,8 +116,14 @@ def _life(pid: int) -> _Life | None:
 
 @dataclass(slots=True)
 class Leaks:
-    """Watches over one run, from before its first program on."""
+    """Watches over one run, from before its first program on.
 
+    A process that has lived for `settled` seconds holds what it needs. What it has taken for work,
+    such as threads of a pool, it gives back within `rested` seconds.
+    """
+
+    settled: float = _SETTLED
+    rested: float = _RESTED
     findings: list[str] = field(default_factory=list)
     _own: set[tuple[int, int]] = field(default_factory=lambda: {one.key for one in _lives()})
     _settled: dict[tuple[int, int], Holds] = field(default_factory=dict)
@@ -125,7 +133,7 @@ class Leaks:
         """Look at all that lives, at a moment at which lines flow."""
         living, now = self._living(), time.monotonic()
         for one in living:
-            if one.age >= _SETTLED:
+            if one.age >= self.settled:
                 self._settled.setdefault(one.key, one.holds)
         lost = [one for one in living if _is_lost(one, living)]
         self._lost = {one.key: self._lost.get(one.key, now) for one in lost}
@@ -139,9 +147,7 @@ class Leaks:
         """Judge what processes hold, end all as an operator does, and judge what is left."""
         self.inspect()
         self.findings = list(dict.fromkeys(self.findings))
-        for one in self._living():
-            settled = self._settled.get(one.key, one.holds)
-            self.findings += _grown(one, settled, world.shape.partitions)
+        self.findings += self.find_growth(world.shape.partitions)
         last = [*world.broker_programs, *world.spark_programs]
         self._end([one for one in world.supervisor.programs if one not in last])
         self._judge_consumers(world)
@@ -154,6 +160,17 @@ class Leaks:
         for log in sorted((world.folder / "logs").glob("*.log")):
             self.findings += _outbursts(log)
         return self.findings
+
+    def find_growth(self, partitions: int) -> list[str]:
+        """Return a finding for each process that has grown, and has not shrunk at rest either."""
+        with suppress(TookTooLong):
+            has_rested = lambda: not self._grown(partitions)  # noqa: E731
+            wait_until("all holds what it held", has_rested, self.rested, every=1.0)
+        return self._grown(partitions)
+
+    def _grown(self, partitions: int) -> list[str]:
+        found = [(one, self._settled.get(one.key, one.holds)) for one in self._living()]
+        return [text for one, settled in found for text in _grown(one, settled, partitions)]
 
     def _living(self) -> list[_Life]:
         return [one for one in _lives() if one.key not in self._own]
@@ -196,7 +213,17 @@ def _grown(one: _Life, settled: Holds, partitions: int) -> Iterator[str]:
     for name, count in one.holds.items():
         may = settled[name] + more[name] + partitions * _MORE_PER_PARTITION.get(name, 0)
         if count > may:
-            yield f"{one} holds {count} {name}, and {settled[name]} when it had settled"
+            kinds = f" ({_thread_kinds(one.pid)})" if name == "threads" else ""
+            yield f"{one} holds {count} {name}{kinds}, and {settled[name]} when it had settled"
+
+
+def _thread_kinds(pid: int) -> str:
+    """Return the names of a process's threads, which say whose they are, with their numbers."""
+    names = Counter[str]()
+    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with suppress(OSError):
+            names[path.read_text(errors="replace").strip()] += 1
+    return ", ".join(f"{count} {name}" for name, count in names.most_common())
 
 
 def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:

@@ -16,7 +16,6 @@ from tests.support.oracle import Verdict, judge
 from tests.support.received import SEGMENT, is_packed, read_segment
 
 _EVERY = 0.01  # seconds; what is cut off and written again within them is not noticed
-_TRIES = 5
 
 
 class Tail:
@@ -37,7 +36,7 @@ class Tail:
             self._read_on()
             if is_live:
                 return
-            number, path = self._find_next()
+            number, path = self._find_next(self._last)
             if is_packed(path) or self._has_open(path):
                 self._last = number
             elif not path.exists():
@@ -54,15 +53,21 @@ class Tail:
         self._descriptor, self._position = -1, 0
 
     def content(self) -> bytes:
-        """Return what the files that it has followed have now, from the first one on."""
-        closed = self._list_closed()
-        followed = [closed[number] for number in sorted(closed) if number > self._before]
-        paths = [*followed, *([self._live] if self._live.exists() else [])]
-        return b"".join(map(read_segment, paths))
+        """Return what the files that it has followed have now, from the first one on.
 
-    def has_read_content(self) -> bool:
-        """Whether the files begin with what it has read; a receiver may rotate one meanwhile."""
-        return any(self.content().startswith(self.read) for _ in range(_TRIES))
+        A receiver may write, rotate and compress them meanwhile. Raises OSError.
+        """
+        parts: list[bytes] = []
+        last = self._before
+        while True:
+            number, path = self._find_next(last)
+            part = _read_if_there(path)
+            if path == self._live:
+                if self._find_next(last)[1] == path:  # else it was rotated meanwhile
+                    return b"".join(parts) + (part or b"")
+            elif part is not None:  # else it is compressed now
+                parts.append(part)
+                last = number
 
     def judge(self) -> Verdict:
         """Compare what it has read with the files as they are; order is that of unique lines."""
@@ -78,7 +83,7 @@ class Tail:
     def _open(self) -> bool:
         """Open the next file, and return whether there is one; read compressed ones."""
         while True:
-            number, path = self._find_next()
+            number, path = self._find_next(self._last)
             try:
                 if is_packed(path):
                     self.read += read_segment(path)
@@ -89,7 +94,7 @@ class Tail:
                 if path == self._live:
                     return False
                 continue  # it is compressed now
-            if self._find_next() == (number, path) and self._has_open(path):
+            if self._find_next(self._last) == (number, path) and self._has_open(path):
                 return True
             self.close()  # it was rotated or compressed just now
 
@@ -106,11 +111,11 @@ class Tail:
         except FileNotFoundError:
             return False
 
-    def _find_next(self) -> tuple[int, Path]:
-        """Return the first file that was not read to its end, and its number once it is closed."""
+    def _find_next(self, last: int) -> tuple[int, Path]:
+        """Return the file behind the closed one of a number, and its own number if it is closed."""
         closed = self._list_closed()
-        number = min((one for one in closed if one > self._last), default=self._last)
-        return number, closed[number] if number > self._last else self._live
+        number = min((one for one in closed if one > last), default=last)
+        return number, closed[number] if number > last else self._live
 
     def _list_closed(self) -> dict[int, Path]:
         """Return the closed files by their numbers, the plain one of two forms."""
@@ -118,6 +123,13 @@ class Tail:
         names = {path: name for path in found if (name := SEGMENT.fullmatch(path.name))}
         mine = (one for one in names.items() if f"{one[1]['host']}.log" == self._live.name)
         return {int(name["number"]): path for path, name in mine if name["number"]}
+
+
+def _read_if_there(path: Path) -> bytes | None:
+    try:
+        return read_segment(path)
+    except FileNotFoundError:
+        return None
 
 
 class Tails:
@@ -160,12 +172,15 @@ class Tails:
         self._poll()
         with self._lock:
             self._resting += 1
-            for host, one in self._tails.items():
-                one.close()
-                if not one.has_read_content():
-                    self.findings.append(f"{host}: {one.judge()}")
-            self._tails = {}
+            tails, self._tails = self._tails, {}
         try:
+            for one in tails.values():
+                one.close()
+            self.findings += [
+                f"{host}: {one.judge()}"
+                for host, one in tails.items()
+                if not one.content().startswith(one.read)
+            ]
             yield
         finally:
             with self._lock:

@@ -1,10 +1,12 @@
 """The judge of most journeys counts each kind of harm under its own name, and nothing else."""
 
+import errno
 import itertools
 import json
 import random
 from collections import Counter
 from collections.abc import Callable, Container
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,8 +19,9 @@ from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
 from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 from tests.chaos.received import Received, count_divided, losses, repeats
-from tests.chaos.tails import Tail
+from tests.chaos.tails import Tail, Tails
 from tests.support.oracle import Verdict, judge, judge_host
+from tests.support.received import read_segment
 
 
 def source(tag: str, count: int) -> list[bytes]:
@@ -169,6 +172,9 @@ class Live:
             Path(f"{path}.zst").write_bytes(zstandard.compress(path.read_bytes()))
             path.unlink()
 
+    def break_disk(self) -> None:
+        raise OSError(errno.EIO, "cannot be read", str(self.path))
+
     def cut(self) -> None:
         self.poll()
         self.show([])
@@ -228,6 +234,33 @@ def test_a_reader_follows_files_through_rotations(steps: list[Callable[[Live], N
         live.tail.close()
     assert verdict.is_perfect
     assert verdict.received > 0
+
+
+@pytest.mark.parametrize("step", [Live.rotate, Live.compress, Live.break_disk])
+def test_followers_begin_anew_after_a_rest_whatever_becomes_of_the_files_while_they_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[Live], None]
+) -> None:
+    live, tails, steps = Live(tmp_path), Tails(tmp_path, ["web01"]), [step]
+
+    def read(path: Path) -> bytes:
+        while steps:
+            steps.pop()(live)
+        return read_segment(path)
+
+    monkeypatch.setattr("tests.chaos.tails.read_segment", read)
+    tails.start()
+    for before in (Live.write, Live.rotate, Live.write):
+        before(live)
+
+    with (
+        nullcontext() if step != Live.break_disk else pytest.raises(OSError, match="read"),
+        tails.rest(),
+    ):
+        pass
+    tails.go_on()
+    live.write()
+
+    assert (tails.stop()["web01"].is_perfect, tails.findings, steps) == (True, [], [])
 
 
 def test_losses_and_repeated_lines_that_receivers_report_are_findings(

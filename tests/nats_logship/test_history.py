@@ -1,8 +1,10 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -177,6 +179,22 @@ def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
             file.unlink()
         with pytest.raises(OperatorError, match="files cannot be read"):
             list(history.find(Query()))
+
+
+def test_closing_ends_a_search_in_another_thread(written: Written) -> None:
+    def search(history: History, began: Event) -> None:
+        for _ in range(10_000):
+            history.count(Query(), 10)
+            began.set()
+
+    written.add(numbered("web01", 0, *range(20_000)))
+    with ThreadPoolExecutor() as pool:
+        for _ in range(5):
+            with written.open() as history:
+                running = pool.submit(search, history, began := Event())
+                assert began.wait(60)
+            with pytest.raises(Cancelled):
+                running.result(60)
 
 
 def test_a_search_that_is_cancelled_or_takes_too_long_ends(written: Written) -> None:

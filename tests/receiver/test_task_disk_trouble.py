@@ -1,5 +1,6 @@
 """A task on a disk that fails at any call: afterwards all lines are in the files once."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import WrongFolder, check_folder, hold_locks, mark_folder
 from receiver.storage.disk import can_sync_file_system
+from receiver.storage.folders import Folders
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -117,6 +119,41 @@ def test_whichever_call_fails_every_line_is_in_the_files_once_in_the_end(
         assert (everything(own), cuts) == (expected, []), f"call {struck}"
 
     assert struck > 20
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize(
+    "killed",
+    [(30, "closed", "web01.log.000001"), (0, "stored", "web01.log")],
+)
+def test_a_file_whose_status_fails_for_a_moment_at_a_start_keeps_all_its_lines(
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+    cuts: list[str],
+    number: int,
+    killed: tuple[int, str, str],
+) -> None:
+    rotate_size, fault, name = killed
+    partition = replace(partition, rotate_size=rotate_size)
+    partition.lines("web01", b"a line that fills the file up\n")
+    begin = partition.receive().until
+    partition.lines("web01", b"the next one\n")
+    assert partition.run_apart(begin, fault=fault) == -9
+    before = (partition.output / "web01.log").read_bytes()
+    find, errors = Folders.find, [OSError(number, os.strerror(number))]
+
+    def find_later(folders: Folders, path: str) -> os.stat_result | None:
+        while path == "web01.log" and errors:
+            raise errors.pop()
+        return find(folders, path)
+
+    monkeypatch.setattr(Folders, "find", find_later)
+    blocked(partition.run(begin), Cause.DISK)
+    partition.receive(begin)
+
+    assert partition.files()[name] == before
+    assert partition.read("web01") == b"a line that fills the file up\nthe next one\n"
+    assert (cuts, errors) == ([], [])
 
 
 @pytest.mark.timeout(720)

@@ -111,7 +111,7 @@ def test_each_pod_of_many_that_live_shortly_is_read_to_its_end_or_reported(
 
     def is_judged() -> bool:
         log = agent.read_log()
-        counts = ["0", *re.findall(r"(\d+) that came were deleted before they were opened", log)]
+        counts = ["0", *re.findall(r"(\d+) that came were deleted or replaced before", log)]
         gone = re.findall(r"WARNING.* (is gone|was truncated).* not read", log)
         return len(unread()) == int(counts[-1]) + len(gone)
 

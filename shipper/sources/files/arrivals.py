@@ -31,6 +31,8 @@ from shipper.sources.files.paths import (
 from shipper.sources.files.sampling import close, open_file
 from shipper.sources.notices import Notice, NoticeKind
 
+_LISTED = inotify.CAME  # a name that was there when its folder came: no event has both bits
+_MOST_READS = 8  # of 2,000 events: as many as wait, unless the system was set to keep more
 _CLOSING = 1.0  # seconds
 _PATIENCE = 0.5  # seconds
 _OVERFLOW = (
@@ -46,6 +48,11 @@ class Arrival(NamedTuple):
     entry: FileEntry
     descriptor: int
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its name is not one that rotation gives."""
+        return not any(live_names(self.entry.path.rpartition("/")[2]))
+
     def find_gone(self) -> FileEntry | None:
         """Return the entry of a file that left its path, as it is now; None if not."""
         with suppress(OSError):
@@ -57,6 +64,23 @@ class Arrival(NamedTuple):
         except OSError:  # another machine deleted it, which sampling reports
             return self.entry
         return replace(self.entry, size=status.st_size, modified=status.st_mtime_ns)
+
+
+class _Seen(NamedTuple):
+    """What is at a path: a link by the time at which it was made, and the file, if there is one."""
+
+    link: int
+    key: FileKey | None
+
+    @classmethod
+    def at(cls, path: str) -> "_Seen":
+        link, key = 0, None
+        with suppress(OSError):
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                link, status = status.st_ctime_ns, os.stat(path)  # noqa: PTH116
+            key = FileKey(status.st_dev, status.st_ino)
+        return cls(link, key)
 
 
 class ArrivedFiles:
@@ -79,11 +103,12 @@ class ArrivedFiles:
         self._leads: Collection[re.Pattern[str]] = ()  # the folders to which files may come
         self._open: dict[FileKey, Arrival] = {}
         self._came: set[str] = set()  # those that are not open
+        self._last: dict[str, _Seen] = {}  # what was at a path when the last event of it was noted
         self._folders: set[str] = set()  # that are watched before a scan saw them
         self._deleted: list[str] = []
         self._has_overflowed = False
-        self._seen: tuple[Collection[FileEntry], Sequence[str]] = (), ()  # by the last scan
-        self._counts = Counter[str]()  # of missed files, by folder
+        self._roots: Sequence[str] = ()  # the folders that patterns begin in, the deepest first
+        self._counts = Counter[str]()  # of missed files, by root
         self._ending, self._end = -1, -1  # a pipe
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
@@ -96,8 +121,9 @@ class ArrivedFiles:
             return []
         with self._lock:
             if selection is not self._selection:
-                globs = chain.from_iterable(map(expand_braces, selection.patterns))
+                globs = list(chain.from_iterable(map(expand_braces, selection.patterns)))
                 leads = dict.fromkeys(chain.from_iterable(map(_leads_of, globs)))
+                self._roots = sorted({fixed_part(f"{one}*") for one in globs})[::-1]
                 self._selection, self._leads = selection, list(map(pattern_of, leads))
             if self._inotify.descriptor < 0:
                 self._begin()
@@ -119,24 +145,27 @@ class ArrivedFiles:
         return -1 if arrival is None else arrival.descriptor
 
     def find_missed(self, entries: Collection[FileEntry], folders: Sequence[str]) -> list[Notice]:
-        """Return a notice for each folder from which files are missing that nobody opened.
+        """Return a notice for each folder of a pattern beneath which files came that nobody opened.
 
         A scan has just seen these entries and folders.
         """
-        (before, folders_before), self._seen = self._seen, (entries, folders)
+        self._take_events(_PATIENCE)  # what the scan saw came before now
         with self._lock:
             notices = [Notice(NoticeKind.UNREAD, "/", _OVERFLOW)] * self._has_overflowed
             self._has_overflowed = False
+            last, self._last = self._last, {}
             if not (self._came or self._deleted):
                 return notices
-            seen = {path for one in (*before, *entries) for path in (one.path, one.real)}
-            seen.update(f"{one}/" for one in (*folders, *folders_before))
-            self._came -= seen  # what is still there may be a link that leads nowhere yet
+            seen = {(path, one.key) for one in entries for path in (one.path, one.real)}
+            paths = {path for path, _ in seen}.union(f"{one}/" for one in folders)
+            self._came -= paths  # what is still there may be a link that leads nowhere yet
             deleted, self._deleted = self._deleted, []
-        missed = [path for path in deleted if path not in seen]
-        homes = {_home_of(path): path for path in missed}
-        self._counts.update(map(_home_of, missed))
-        return [*notices, *(self._report(home, last) for home, last in homes.items())]
+        # if a path has the file that was opened there last, the scan did not see the one before
+        later = {path for path, one in last.items() if (path, one.key) in seen}
+        missed = [path for path in deleted if path not in paths or path in later]
+        roots = {self._root_of(path): path for path in missed}
+        self._counts.update(map(self._root_of, missed))
+        return [*notices, *(self._report(root, path) for root, path in roots.items())]
 
     def close(self) -> None:
         """Stop watching, and close what was opened."""
@@ -148,9 +177,14 @@ class ArrivedFiles:
         for key in list(self._open):
             close(self.release(key))
 
-    def _report(self, home: str, last: str) -> Notice:
-        text = f"{self._counts[home]} that came were deleted before they were opened, and not read"
-        return Notice(NoticeKind.UNREAD, home, f"{text}; the last one is {last}", is_total=True)
+    def _report(self, root: str, last: str) -> Notice:
+        what = f"{self._counts[root]} that came were deleted or replaced before they were opened"
+        text = f"{what}, and not read; the last one is {last}"
+        return Notice(NoticeKind.UNREAD, root, text, is_total=True)
+
+    def _root_of(self, path: str) -> str:
+        above = (one for one in self._roots if path.startswith(f"{one.rstrip('/')}/"))
+        return next(above, "/")
 
     def _leads_to(self, folder: str) -> bool:
         """Whether a pattern may show files in a folder, or beneath."""
@@ -179,12 +213,15 @@ class ArrivedFiles:
         if not self._taking.acquire(timeout=patience):
             return
         try:
-            with self._lock:  # a watch is known by its number once it is added
-                events = list(self._inotify.read())
-                found = [(e.mask, path) for e in events for path in self._inotify.paths_of(e)]
-            self._has_overflowed |= any(event.mask & inotify.OVERFLOW for event in events)
-            for mask, path in found:  # and what is in folders that came
-                found += self._note(mask, path)
+            for _ in range(_MOST_READS):
+                with self._lock:  # a watch is known by its number once it is added
+                    events = list(self._inotify.read())
+                    found = [(e.mask, path) for e in events for path in self._inotify.paths_of(e)]
+                if not events:
+                    break
+                self._has_overflowed |= any(event.mask & inotify.OVERFLOW for event in events)
+                for mask, path in found:  # and what is in folders that came
+                    found += self._note(mask, path)
         finally:
             self._taking.release()
 
@@ -192,14 +229,18 @@ class ArrivedFiles:
         name = f"{path}/" if mask & inotify.IS_FOLDER else path
         if not mask & inotify.CAME:
             self._note_left(name, mask)
-        elif name == path:
-            self._note_file(path)
-        else:
+        elif name != path:
             return self._note_folder(path)
+        elif self._may_open(path):
+            self._note_file(path)
+            if mask != _LISTED:
+                self._note_replaced(path)
         return ()
 
     def _note_left(self, name: str, mask: int) -> None:
         with self._lock:
+            if name in self._came or mask & inotify.LEFT:
+                self._last.pop(name, None)
             if mask & inotify.DELETED and name in self._came:
                 self._deleted.append(name)
             self._came.discard(name)  # one that was moved away is found again
@@ -213,19 +254,28 @@ class ArrivedFiles:
             self._folders.add(path)
             self._inotify.add(path)
         with suppress(OSError), os.scandir(path) as entries:
-            kinds = inotify.CAME, inotify.CAME | inotify.IS_FOLDER
+            kinds = _LISTED, _LISTED | inotify.IS_FOLDER
             return [(kinds[one.is_dir(follow_symlinks=False)], one.path) for one in entries]
         with self._lock:
             self._came.add(f"{path}/")  # it is gone, and what was in it
         return ()
 
-    def _note_file(self, path: str) -> None:
-        """Open a file; a rotated or compressed one is a copy, as a rule."""
+    def _may_open(self, path: str) -> bool:
+        """Whether a file is to be opened; a rotated or compressed one is a copy, as a rule."""
         folder, _, name = path.rpartition("/")
         if name.endswith(COMPRESSED) or not self._selection.shows(path):
-            return
-        if any(os.path.lexists(f"{folder}/{one}") for one in live_names(name)):
-            return
+            return False
+        return not any(os.path.lexists(f"{folder}/{one}") for one in live_names(name))
+
+    def _note_replaced(self, path: str) -> None:
+        """Note that another file was at a path before, if an event found the same one there."""
+        seen = _Seen.at(path)
+        with self._lock:
+            if self._last.get(path) == seen:
+                self._deleted.append(path)
+            self._last[path] = seen
+
+    def _note_file(self, path: str) -> None:
         arrival = None
         with suppress(OSError):  # it is gone, or a link that leads nowhere yet
             if len(self._open) < self._most and (arrival := _open(path)) is None:

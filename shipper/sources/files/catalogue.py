@@ -65,6 +65,7 @@ class Catalogue:
         """Note what a scan saw; return files that may be rewritten in place and are at rest now."""
         self._archives = scan.archives
         self.memory.note_entries(scan.entries, scan.gone)
+        self.memory.were_live = scan.were_live
         touched = []
         for file in self.memory.find_seen():
             entry, key = self.memory.entries[file.entry.key], file.entry.key
@@ -237,28 +238,35 @@ class Catalogue:
         # a new file of a group that we know comes after lines that we shipped, or would have
         rest = [replace(sample, last=(0, b"")) if known else sample for sample in rest]
         # copies of known files first: their places say whether another file is new
-        copies = [sample for sample in rest if _is_copy(sample, known)]
+        copies = [one for one in rest if self._is_copy(one, self._find_alike(one, known))]
         for sample in (*copies, *(sample for sample in rest if sample not in copies)):
             # whatever its time says, it was written after what was read of the truncated file
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
             is_new &= not (sample.entry.compression and self._begins_at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now.wall)
-            observation = Unmatched(sample, is_new, is_too_old)
-            others = [*known, *self._find_gone(sample)]
+            was_live = sample.entry.key in self.memory.were_live
+            observation = Unmatched(sample, is_new, is_too_old, was_live)
+            gone = (one for one in self.memory.find_known(name) if one.key in self.memory.gone)
+            others = self._find_alike(sample, [*known, *gone])
             self._act(sample, decide(FileState.FOUND, observation, others), now)
 
-    def _find_gone(self, found: Sample) -> list[Known]:
-        """Return the files that were deleted before they were seen, if this may be such a copy."""
-        gone = (self.files[key] for key in self.memory.gone if key in self.files)
-        group = (
-            file
-            for file in gone
-            if file.home == found.entry.group
-            # another file may begin like one that had few lines
-            and (found.entry.compression or file.size == found.size)
-        )
-        return [Known(file.progress.last, Presence.DELETED) for file in group]
+    def _is_copy(self, sample: Sample, known: Sequence[Known]) -> bool:
+        was_live = sample.entry.key in self.memory.were_live
+        observation = Unmatched(sample, is_new=False, was_live=was_live)
+        decision = decide(FileState.FOUND, observation, known)
+        return decision.state is FileState.COPY or Action.INHERIT in decision.actions
+
+    def _find_alike(self, found: Sample, known: Iterable[Known]) -> list[Known]:
+        """Return the known files but for those that have other bytes, or that have a copy."""
+        copies = (one for one in self.memory.left.values() if one.entry.key != found.entry.key)
+        copied = {one.copy_of for one in copies}
+        return [
+            one
+            for one in known
+            if one.key not in found.differs_from
+            and not (one.presence is Presence.DELETED and one.cursor.file in copied)
+        ]
 
     @property
     def _begins_at_end(self) -> bool:
@@ -304,7 +312,8 @@ class Catalogue:
             self.notices += report_sibling(sample.entry, known)
 
     def _leave_copy(self, sample: Sample, cursor: Cursor | None) -> None:
-        group = (self.files[key] for key in self.memory.followed_in[sample.entry.group])
+        keys = self.memory.entries.keys() & self.memory.followed_in[sample.entry.group]
+        group = (self.files[key] for key in keys)
         live = (one.file for one in group if one.entry.path == sample.entry.group)
         original = cursor.file if cursor else next(live, None)
         if sample.entry.compression is None and sample.copy_of is not None:
@@ -419,8 +428,3 @@ class Catalogue:
         left = [one.entry for one in self.memory.left.values() if one.copy_of is None and one.size]
         self.notices += report_unfound(unfound, left, self._archives)
         self.memory.ended |= {cursor.file: None for cursor, _ in unfound}
-
-
-def _is_copy(sample: Sample, known: Sequence[Known]) -> bool:
-    decision = decide(FileState.FOUND, Unmatched(sample, is_new=False), known)
-    return decision.state is FileState.COPY or Action.INHERIT in decision.actions

@@ -5,7 +5,7 @@ The follower observes, `decide` decides, the catalogue acts. The first line that
 state               observation                                     new state   actions
 ------------------- ----------------------------------------------- ----------- -----------------
 FOUND               Matched: a remembered file had its inode, bytes FOLLOWED    INHERIT its cursor
-                    Unmatched: is at its live path                  FOLLOWED    BEGIN (1)
+                    Unmatched: is, or was, at its live path         FOLLOWED    BEGIN (1)
                       is empty                                      LEFT        -
                       is a copy of a truncated or missing file      FOLLOWED    INHERIT its cursor
                       is a copy, or part, of a known file           COPY        -
@@ -39,7 +39,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from nats_logship.wire.positions import Cursor
-from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, Sample, has_head
+from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, FileKey, Sample, has_head
 
 
 class FileState(Enum):
@@ -74,12 +74,13 @@ class Unmatched(NamedTuple):
     """A file was found that has the inode of no remembered file; its group decides.
 
     `is_new`: it is not older than what was read of its group. `is_too_old`: it was not written for
-    longer than the selection allows.
+    longer than the selection allows. `was_live`: it was opened at its live path when it came.
     """
 
     sample: Sample
     is_new: bool
     is_too_old: bool = False
+    was_live: bool = False
 
 
 class Compared(NamedTuple):
@@ -181,6 +182,7 @@ class Known(NamedTuple):
 
     cursor: Cursor
     presence: Presence
+    key: FileKey | None = None  # of a file that can be read
 
     @property
     def is_inheritable(self) -> bool:
@@ -255,7 +257,7 @@ def _decide_found(observation: Observation, group: Sequence[Known]) -> Decision:
 
 def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
     sample = found.sample
-    if sample.entry.is_live:
+    if sample.entry.is_live or found.was_live:
         return _begin(found)
     if not sample.size and not sample.damage:
         return Decision(FileState.LEFT)
@@ -264,8 +266,10 @@ def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
         return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)
     if sample.is_in_live:
         return Decision(FileState.COPY)
-    for cursor, presence in group:
-        is_like = sample.is_part_of(cursor) or sample.is_copy_of(cursor)
+    for cursor, presence, _ in group:
+        # another file may begin like one that is nowhere, and that it cannot be compared with
+        is_part = presence is not Presence.MISSING or sample.copy_of == cursor.file
+        is_like = (is_part and sample.is_part_of(cursor)) or sample.is_copy_of(cursor)
         if is_like and _is_enough(sample, cursor, HEADS[presence].min_head_to_match):
             return Decision(FileState.COPY, (), cursor)
     return _decide_unlike(found, group)

@@ -306,15 +306,21 @@ class Follower(Source):
 
     def _scan_once(self, now: Now, began: float) -> None:
         catalogue, memory = self._catalogue, self._memory
-        arrived = dict(islice(self._arrivals.opened().items(), self._reader.space))
+        came = self._arrivals.opened()
+        arrived = dict(islice(came.items(), self._reader.space))
         seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
-        seen = seen._replace(gone=self._find_gone(arrived, seen))
+        were_live = {key for key, arrival in came.items() if arrival.is_live}
+        seen = seen._replace(gone=self._find_gone(arrived, seen), were_live=were_live)
         for file in catalogue.note_scan(seen, now, self._reader):
             self._compare(file, now)
         asked = memory.choose_samples(self._reader)
         from_end = self._selection.from_end and memory.scanned_at is None
         opened = {key: arrival.descriptor for key, arrival in arrived.items()}
-        found = sample(asked, from_end=from_end, opened=opened)
+        originals = {
+            one: opened.get(one.key, self._reader.find_descriptor(one.key))
+            for one in memory.find_originals({one.group for one in asked})
+        }
+        found = sample(asked, from_end=from_end, opened=opened, originals=originals)
         undecided = self._find_moved(seen, asked, found)
         self._has_decided = not undecided
         self._is_scan_due |= bool(undecided)

@@ -142,6 +142,7 @@ class Sample:
     end. `last` is the offset behind the last newline, with the bytes before it. `copy_of` is the id
     of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
+    `differs_from` are files of its group that begin alike, but do not have its content.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
 
@@ -155,6 +156,7 @@ class Sample:
     fits: Collection[str]
     end: Cursor | None = None
     is_in_live: bool = False
+    differs_from: Collection[FileKey] = ()
     is_partial: bool = False
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")
@@ -179,10 +181,12 @@ class Sample:
         return is_elsewhere and cursor.identity.head_length > 0 and self.has_all(cursor)
 
     def is_part_of(self, cursor: Cursor) -> bool:
-        """Whether the file begins like the cursor's file, and is shorter than what was read of it.
+        """Whether another file begins like the cursor's, and is shorter than what was read of that.
 
         A copy is such a part if lines were written, and read, between the copy and the truncation.
         """
         # sparse files begin alike, with NULs
-        begins_so = self.copy_of == cursor.file or (has_head(cursor, self.head) and any(self.head))
-        return begins_so and not self.damage and self.size < cursor.offset
+        begins_so = has_head(cursor, self.head) and any(self.head)
+        is_like = begins_so and cursor.identity.inode != self.entry.key.inode
+        is_shorter = not self.damage and self.size < cursor.offset
+        return is_shorter and (is_like or self.copy_of == cursor.file)

@@ -55,19 +55,20 @@ class Memory:
     """The files and cursors of one follower.
 
     `files` are the followed files, `entries` what the last scan saw, `gone` the unknown files that
-    came before it and were deleted, which are open, `left` the samples of copies
-    and of files that are left. `remembered` are cursors whose files may be found again. `ended`
-    are the ids of files of which nothing more is expected, or whose loss was reported, the oldest
-    first, and `deleted` those of remembered files that have no name anywhere. The rotated siblings
-    of `live_paths` are looked for. `scanned_at` is when the last scan began after which all files
-    were decided on; None before the first one of a selection. `is_clock_back`: the clock was set
-    back since then.
+    came before it and were deleted, which are open, `were_live` all that came to live paths. `left`
+    are the samples of copies and of files that are left. `remembered` are cursors whose files may
+    be found again. `ended` are the ids of files of which nothing more is expected, or whose loss
+    was reported, the oldest first, and `deleted` those of remembered files that have no name
+    anywhere. The rotated siblings of `live_paths` are looked for. `scanned_at` is when the last
+    scan began after which all files were decided on; None before the first one of a selection.
+    `is_clock_back`: the clock was set back since then.
     """
 
     def __init__(self, known: Iterable[Cursor]) -> None:
         self.files: dict[FileKey, FollowedFile] = {}
         self.entries: dict[FileKey, FileEntry] = {}
         self.gone: dict[FileKey, FileEntry] = {}
+        self.were_live: Container[FileKey] = ()
         self.left: dict[FileKey, Sample] = {}
         self.remembered = {cursor.file: cursor for cursor in known}
         self.ended: dict[str, None] = {}
@@ -186,7 +187,7 @@ class Memory:
         known = []
         for key in self.followed_in[group]:
             presence = Presence.FOLLOWED if key in self.entries else Presence.DELETED
-            known.append(Known(self.files[key].progress.last, presence))
+            known.append(Known(self.files[key].progress.last, presence, key))
         for cursor in self.remembered_in[group]:
             is_there = (group, cursor.identity.inode) in self._there
             presence = Presence.TRUNCATED if is_there else Presence.MISSING
@@ -239,6 +240,12 @@ class Memory:
             cursors = [known.cursor for known in self.find_known(entry.group)]
             near[entry] = {*cursors, *self.by_inode[entry.key.inode]}
         return near
+
+    def find_originals(self, groups: Container[str]) -> list[FileEntry]:
+        """Return the files of groups that are rotated or deleted."""
+        followed = (one for one in self.files.values() if one.entry.group in groups)
+        rotated = (f.entry for f in followed if f.is_rotated or f.entry.key not in self.entries)
+        return [*rotated, *self.gone.values()]
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""

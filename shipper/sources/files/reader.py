@@ -69,6 +69,10 @@ class FileReader:
         deleted = sum(file.unseen_since is not None for file in held)
         return max(0, self.limits.open_files - deleted)
 
+    def find_descriptor(self, key: FileKey) -> int:
+        """Return the descriptor of a file; -1 if it is not open."""
+        return self._open.get(key, -1)
+
     # opening and closing
 
     def open(self, files: Sequence[FollowedFile]) -> dict[FileKey, OSError]:

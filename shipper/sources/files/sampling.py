@@ -4,8 +4,8 @@ Blocks, so it runs in a thread; keeps nothing open.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
@@ -24,6 +24,7 @@ from shipper.sources.files.identity import (
 from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
+_MOST_COMPARED = 64 * 1024 * 1024  # bytes of a file and its copy
 _FARTHEST = 256 * 1024 * 1024
 """Bytes in which a newline is searched with `--from end`: also space allocated beforehand.
 
@@ -63,10 +64,13 @@ def sample(
     *,
     from_end: bool,
     opened: Mapping[FileKey, int],
+    originals: Mapping[FileEntry, int],
 ) -> dict[FileKey, Sample | Notice]:
     """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
 
-    Files that are `opened`, by descriptor, are read whether or not they still have a name.
+    Files that are `opened`, by descriptor, are read whether or not they still have a name. Other
+    rotated files are compared with the `originals` of their groups, which are rotated or deleted;
+    each has its descriptor, or -1.
 
     Leaves out files that are not where the scan saw them, and rotated files whose live file changed
     meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
@@ -85,11 +89,14 @@ def sample(
             live_head=live.head if live else b"",
             opened=opened.get(entry.key, -1),
         )
-        if isinstance(seen, Sample):
+        if isinstance(seen, Sample) and entry not in originals:
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compare(live, seen)
+            if isinstance(seen, Sample) and not entry.is_live:
+                others = {*seen.differs_from, *_find_others(seen, originals)}
+                seen = replace(seen, differs_from=others)
         if seen is not None:
             found[entry.key] = seen
     return found
@@ -102,7 +109,51 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
     now = _probe(live.entry, [rotated.end])
     if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
         return None
-    return replace(rotated, is_in_live=bool(now.fits))
+    others = () if now.fits else {live.entry.key}
+    return replace(rotated, is_in_live=bool(now.fits), differs_from=others)
+
+
+def _find_others(seen: Sample, originals: Mapping[FileEntry, int]) -> set[FileKey]:
+    """Return the originals of its group whose content a file does not have."""
+    others = set()
+    for one, opened in originals.items():
+        if one.group == seen.entry.group:
+            with suppress(OSError), _open(one, opened) as original, _open(seen.entry) as copy:
+                if not _has_content(seen, copy, one, original):
+                    others.add(one.key)
+    return others
+
+
+@contextmanager
+def _open(entry: FileEntry, opened: int = -1) -> Iterator[int]:
+    descriptor = open_file(entry) if opened < 0 else os.dup(opened)
+    try:
+        yield descriptor
+    finally:
+        close(descriptor)
+
+
+def _has_content(seen: Sample, copy: int, original: FileEntry, descriptor: int) -> bool:
+    """Whether a file has the bytes of an original: all, or 1 KiB at least if that is longer."""
+    if not original.compression and seen.size > os.fstat(descriptor).st_size:
+        return False
+    at, read, read_original = 0, _reader_of(copy, seen.entry), _reader_of(descriptor, original)
+    while at < _MOST_COMPARED:
+        ours = read(at, at + _STEP)
+        theirs = read_original(at, at + max(1, len(ours)))
+        if not ours:
+            return not theirs or at >= HEAD_BYTES or seen.is_partial
+        if ours != theirs:
+            return False
+        at += len(ours)
+    return True
+
+
+def _reader_of(descriptor: int, entry: FileEntry) -> Callable[[int, int], bytes]:
+    """Return what reads the content between two positions, in order."""
+    if entry.compression is not None:
+        return Decompressor(descriptor, entry.compression).read
+    return lambda start, end: os.pread(descriptor, end - start, start)
 
 
 def _probe(

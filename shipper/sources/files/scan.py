@@ -21,7 +21,7 @@ class Scan(NamedTuple):
 
     `archives` are those that cannot be read, `folders` those to watch for changes, `refused` the
     folders and patterns that are left out. `gone` are files that were opened when they came, and
-    left their paths before the scan.
+    left their paths before the scan; `were_live` are all that came to live paths.
     """
 
     entries: Collection[FileEntry]
@@ -30,6 +30,7 @@ class Scan(NamedTuple):
     archives: Sequence[FileEntry] = ()
     refused: Collection[str] = ()
     gone: Sequence[FileEntry] = ()
+    were_live: Collection[FileKey] = ()
 
     def refuses(self, entry: FileEntry) -> bool:
         """Whether a file that was followed before is in a folder that is left out now."""

@@ -25,6 +25,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import ANCESTRY
 from receiver.table.columns import LINES
 from receiver.table.compact import Group, merge_files
+from receiver.table.location import Location
 from receiver.table.log import Log, Overtaken
 from receiver.table.meter import TableMeter
 from receiver.table.parquet import File
@@ -103,6 +104,25 @@ def test_columns_that_somebody_added_keep_their_values_when_files_are_merged(
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1
     assert tabled.rows("host, ticket", "ticket IS NOT NULL") == [("web01", "T-1")] * 3
+
+
+def test_transactions_are_read_once_for_each_version(tmp_path: Path) -> None:
+    log, other = (Log(Location(str(tmp_path)), LINES) for _ in range(2))
+    log.refresh()
+    log.append((), {"a": 7})
+    known = log.transaction("a"), log.transaction("b")
+    names = tmp_path / "_delta_log"
+
+    names.rename(tmp_path / "moved")
+    assert (log.transaction("a"), log.transaction("b")) == known == (7, None)
+    (tmp_path / "moved").rename(names)
+
+    log.append((), {"a": 8})
+    assert (log.transaction("a"), log.transaction("b")) == (8, None)
+    other.refresh()
+    other.append((), {"b": 1})
+    log.refresh()
+    assert (log.transaction("a"), log.transaction("b")) == (8, 1)
 
 
 async def test_a_writer_whose_table_is_removed_ends_and_the_next_one_writes_all(

@@ -76,6 +76,16 @@ async def test_the_files_furthest_behind_have_a_series_each() -> None:
     assert metrics["logshipper_lost_bytes_total|deleted"] == 5
 
 
+async def test_the_newest_reports_of_unread_files_are_kept_and_the_others_are_counted() -> None:
+    meter = AgentMeter(int)
+    for number in range(150):
+        meter.count_notices([Notice(NoticeKind.UNREAD, f"/log/{number % 140}", "is not read")])
+
+    assert len(meter.unread) == 1 + 100
+    assert meter.unread[0].startswith("50 older reports of files")
+    assert meter.unread[-1] == "/log/9: is not read"
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

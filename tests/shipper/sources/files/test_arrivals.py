@@ -100,6 +100,54 @@ async def test_files_that_come_and_go_while_too_many_are_open_are_counted(
     assert meter.unread == [f"{missed[1].path}: {missed[1].text}"]
 
 
+def replace_by_deletion(path: Path, line: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.write_bytes(line)
+
+
+def replace_by_renaming(path: Path, line: bytes) -> None:
+    (path.parent / "new").write_bytes(line)
+    (path.parent / "new").rename(path)
+
+
+def replace_target(path: Path, line: bytes) -> None:
+    target = path.with_name(line.decode().strip())
+    target.write_bytes(line)
+    (path.parent / "new").symlink_to(target)
+    (path.parent / "new").rename(path)
+
+
+@pytest.mark.parametrize("put", [replace_by_deletion, replace_by_renaming, replace_target])
+async def test_each_file_that_is_replaced_before_the_thread_runs_is_counted(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path, bytes], None]
+) -> None:
+    host, is_held, measure = make_host("*.log"), threading.Event(), os.stat
+    may_go_on = threading.Event()
+
+    def hold(path: str, *args: object, **options: object) -> os.stat_result:
+        if threading.current_thread().name == "arrivals":
+            is_held.set()
+            may_go_on.wait(30)
+        return measure(path, *args, **options)  # type: ignore[arg-type]
+
+    await host.ship()
+    monkeypatch.setattr(os, "stat", hold)
+    host.write("first.log", b"first\n")
+    assert await asyncio.to_thread(is_held.wait, 30)
+    for number in range(3):
+        put(host.folder / "a.log", b"%d\n" % number)
+    host.write("last.log", b"last\n")
+    may_go_on.set()
+    await wait_until(lambda: is_open(host.folder / "last.log"))
+    put(host.folder / "a.log", b"3\n")
+    await host.ship_out()
+
+    assert sorted(host.shipped.split()) == [b"2", b"3", b"first", b"last"]
+    (missed,) = host.reported(NoticeKind.UNREAD)
+    assert missed.path == str(host.folder)
+    assert missed.text.split()[0] == "2"
+
+
 async def test_files_that_are_written_and_deleted_at_one_path_are_read_in_order(host: Host) -> None:
     path, lines = host.folder / "app.log", b""
     host.write("app.log", b"first\n")
@@ -274,7 +322,7 @@ async def test_what_a_file_that_was_deleted_while_it_was_empty_gets_late_is_read
     host = make_host("*.log")
     await host.ship()
     with (host.folder / "a.log").open("ab") as file:
-        await wait_until(lambda: is_open(host.folder / "a.log"))
+        await wait_until(lambda: held_by(os.getpid()).count(file.name) == 2)
         (host.folder / "a.log").unlink()
         await host.ship()
         file.write(b"late\n")
