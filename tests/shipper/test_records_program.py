@@ -94,7 +94,7 @@ def test_a_reload_joins_other_lines_and_loses_none(
         (("--record-start", "^a", "--records", "go"), "--records and --record-start both say"),
         (("--records", "perl"), "--records: 'perl': input should be 'python', 'java'"),
         (("--record-timeout", "0"), "--record-timeout: Input should be greater than 0 seconds"),
-        (("--record-lines", "1"), "--record-lines: Input should be greater than or equal to 2"),
+        (("--record-lines", "1"), "--record-lines: '1' must be at least 2"),
     ],
 )
 def test_bad_records_are_one_clear_line(

@@ -337,7 +337,7 @@ async def test_a_table_that_cannot_be_read_is_named_and_the_stream_is_searched(
 
     found, last = await search(web, f"{url}/lines?until=now")
     assert found == ["a line"]
-    assert "only the stream is searched: cannot read the table" in last["note"]
+    assert "only the stream is searched: there is no table in" in last["note"]
 
 
 async def test_a_page_that_closes_ends_its_search(

@@ -207,7 +207,7 @@ def test_a_restart_on_a_disk_that_others_use_keeps_the_limit_of_the_streams(tmp_
         ({"max_age": "300000d"}, "--max-age: .*100000d"),
         ({"max_bytes": "5Q"}, "--max-bytes"),
         ({"max_bytes": "0"}, "--max-bytes"),
-        ({"max_bytes": "99999PB"}, "--max-bytes: .*less than or equal"),
+        ({"max_bytes": "99999PB"}, "--max-bytes: .*must be at most"),
         ({"listen": "here"}, "--listen"),
         ({"memory": "-1"}, "--memory"),
         ({"server_name": "a b"}, "--server-name"),

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.nats
         (["--storage-option", "x"], 2, "'x' is no option"),
         (["--no-stream"], 2, "nothing would be searched"),
         (["--table", "t", "--output", "o"], 2, "give --table or --output, not both"),
-        (["--no-stream", "--table", "/no/table"], 1, "cannot read the table /no/table"),
+        (["--no-stream", "--table", "/no/table"], 1, "no table in /no/table; check --table"),
         (["--server", "nats://127.0.0.1:1"], 1, "127.0.0.1:1"),
     ],
 )
