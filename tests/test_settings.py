@@ -30,7 +30,7 @@ OWN_FORM = {
     "site_remote": "nats-leaf://hub:7422",
     "route": "nats-route://b2:6222,b3:6222",
 }
-OF_KIND = {bool: "true", timedelta: "36h", ByteSize: "50GB", Address: "127.0.0.1:5222", int: "4"}
+OF_KIND = {bool: "true", timedelta: "48h", ByteSize: "50GB", Address: "127.0.0.1:5222", int: "4"}
 
 
 def kinds_of(annotation: object) -> list[object]:

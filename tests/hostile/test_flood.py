@@ -106,8 +106,8 @@ def test_thousands_of_denials_are_few_lines_of_the_log_and_a_count(
     lines = broker.process.read_log().splitlines()
     denied = [line for line in lines if "Publish Violation" in line]
     assert 0 < len(denied) <= 10
-    assert all(f" - host {BAD} - Publish Violation - " in line for line in denied)
+    assert all(f"host {BAD} - Publish Violation - " in line for line in denied)
     assert 0 < sum("authentication error" in line for line in lines) <= 100
+    assert any("19999 more times" in line for line in denied)
     left_out = [line for line in lines if "more lines were left out" in line]
-    assert any("cid:" in line and "19990 more" in line for line in left_out)
-    assert len(left_out) == 2
+    assert [line for line in left_out if "127.0.0.1 - " in line] == left_out != []

@@ -1,5 +1,6 @@
 """Metrics, health page and status of a receiver."""
 
+import asyncio
 import json
 import os
 import tempfile
@@ -18,6 +19,7 @@ from receiver.status.status import HostFile, Status
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.pages import samples
 from tests.receiver.stored import add, begun
+from tests.support.ports import free_port
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
@@ -123,14 +125,20 @@ def test_a_short_refusal_is_not_logged(meter: Meter, caplog: pytest.LogCaptureFi
     assert caplog.messages.count("partition 3: resumed") == 1
 
 
-def test_a_receiver_is_not_healthy_while_it_starts_or_the_broker_is_away(meter: Meter) -> None:
-    connection = Connection([], "")
+async def test_a_receiver_is_not_healthy_while_it_starts_or_the_broker_is_away(
+    meter: Meter,
+) -> None:
+    connection = Connection([f"nats://127.0.0.1:{free_port()}"], "")
     meter = Meter(meter.clock, connection)
     assert (meter.health().status, problem(meter)) == (503, "starting")
 
-    connection.away = "refused"
+    connecting = asyncio.ensure_future(connection.client())
+    async with asyncio.timeout(30):
+        while not connection.away:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.02)
+    connecting.cancel()
 
-    assert problem(meter) == "waiting for the broker: refused"
+    assert problem(meter).startswith("waiting for the broker: no broker at nats://127.0.0.1:")
     assert meter.is_ready
 
 
