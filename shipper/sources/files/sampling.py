@@ -3,6 +3,7 @@
 Blocks, so it runs in a thread; keeps nothing open.
 """
 
+import errno
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +22,9 @@ from shipper.sources.files.identity import (
     has_head,
     identify,
 )
-from shipper.sources.notices import Notice, NoticeKind
+
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOENT}
+"""Why a file cannot be opened that the next scan may open: it was moved, or too many are open."""
 
 _STEP = 64 * 1024
 _MOST_COMPARED = 64 * 1024 * 1024  # bytes of a file and its copy
@@ -65,18 +68,18 @@ def sample(
     from_end: bool,
     opened: Mapping[FileKey, int],
     originals: Mapping[FileEntry, int],
-) -> dict[FileKey, Sample | Notice]:
+) -> dict[FileKey, Sample | OSError]:
     """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
 
     Files that are `opened`, by descriptor, are read whether or not they still have a name. Other
     rotated files are compared with the `originals` of their groups, which are rotated or deleted;
-    each has its descriptor, or -1.
+    each has its descriptor, or -1. For a file that cannot be read there is the error.
 
     Leaves out files that are not where the scan saw them, and rotated files whose live file changed
     meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
     shows that the original is truncated, its copy is whole.
     """
-    found: dict[FileKey, Sample | Notice] = {}
+    found: dict[FileKey, Sample | OSError] = {}
     lives: dict[str, Sample] = {}
     for entry in sorted(
         asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
@@ -163,7 +166,7 @@ def _probe(
     from_end: bool = False,
     live_head: bytes = b"",
     opened: int = -1,
-) -> Sample | Notice | None:
+) -> Sample | OSError | None:
     descriptor = -1
     try:
         descriptor = open_file(entry) if opened < 0 else os.dup(opened)
@@ -174,10 +177,7 @@ def _probe(
             return _sample_compressed(content, entry, cursors, live_head)
         return sample_plain(descriptor, entry, cursors, from_end=from_end)
     except OSError as error:
-        if descriptor < 0 and not isinstance(error, PermissionError):
-            return None
-        text = f"cannot be read: {error.strerror}; check its owner and mode"
-        return Notice(NoticeKind.UNREADABLE, entry.path, text)
+        return None if descriptor < 0 and error.errno in PASSING else error
     finally:
         close(descriptor)
 
