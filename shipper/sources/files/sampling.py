@@ -5,7 +5,7 @@ Blocks, so it runs in a thread; keeps nothing open.
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -92,7 +92,7 @@ def sample(
             live_head=live.head if live else b"",
             opened=opened.get(entry.key, -1),
         )
-        if isinstance(seen, Sample) and entry not in originals:
+        if isinstance(seen, Sample) and not (entry in originals and _is_known(seen, asked[entry])):
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
@@ -103,6 +103,12 @@ def sample(
         if seen is not None:
             found[entry.key] = seen
     return found
+
+
+def _is_known(seen: Sample, cursors: Iterable[Cursor]) -> bool:
+    """Whether a file has what was read of it; if not, another one has its inode by now."""
+    same = (one for one in cursors if one.identity.inode == seen.entry.key.inode)
+    return any(one.file in seen.fits for one in same)
 
 
 def _compare(live: Sample, rotated: Sample) -> Sample | None:
