@@ -127,6 +127,8 @@ class Status(BaseModel):
             closed = sum(file.segments for file in files)
             live = f"{format_count(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
             show("", f"stores in {self.state_dir}: {live}")
+        elif not self.state_dir.is_dir():
+            show("", f"there is no {self.state_dir}, so no files are shown; see --output")
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
             show("")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
 from receiver.storage.disk import raise_if_failed
 
@@ -39,6 +40,13 @@ class Location:
     def root(self) -> str:
         """The address as delta-rs takes it."""
         return self.uri if self.folder is None else str(self.folder)
+
+    def require_folder(self) -> None:
+        """Raise `ConfigurationError` if there is something else in the place of the folder."""
+        folder = self.folder
+        for path in (folder, *folder.parents) if folder else ():
+            if path.exists() and not path.is_dir():
+                raise ConfigurationError(f"--table {self.uri}: {path} is not a folder")
 
     def child(self, name: str) -> "Location":
         """Return the location below this one."""

@@ -87,6 +87,7 @@ class _Pipeline:
     async def _work(self) -> None:
         settings = self._settings
         since = _parse_since(settings.since)
+        settings.location.require_folder()
         patience = 15.0 if settings.once else None
         if await wait_for_partitions(self._connection, self._stop, patience) is None:
             return

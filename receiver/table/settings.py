@@ -14,6 +14,7 @@ from receiver.settings import MODELS
 from receiver.spark.settings import SparkSettings, split_lines
 from receiver.table.location import Location
 
+_DAY = timedelta(days=1)
 _HOUR = 3600
 
 
@@ -29,6 +30,12 @@ def _check_grace(grace: timedelta) -> timedelta:
     if grace.total_seconds() < _HOUR:
         raise ValueError("less than an hour would delete files that queries still read")
     return grace
+
+
+def _check_keep(keep: timedelta) -> timedelta:
+    if keep % _DAY:
+        raise ValueError("must be in whole days, such as 90d; 0 keeps all")
+    return keep
 
 
 class TableSettings(SparkSettings):
@@ -73,7 +80,7 @@ class TableSettings(SparkSettings):
         "of each stream in one commit.",
     )
     once: bool = Field(False, description="Write the lines that wait, then exit 0.")
-    keep: Duration = Field(
+    keep: Annotated[Duration, AfterValidator(_check_keep)] = Field(
         timedelta(0), description="How long lines are kept, in whole days: 90d; 0 keeps all."
     )
     readers_grace: Annotated[Duration, AfterValidator(_check_grace)] = Field(

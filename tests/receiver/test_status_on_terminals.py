@@ -1,7 +1,9 @@
 """The tables of the state, on wide and on narrow terminals."""
 
 import re
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +48,11 @@ def test_a_narrow_terminal_has_fewer_columns_and_every_name_is_whole(
         assert kept <= set(head.split())
     assert "in a wider terminal, or with --json" in shown[50]
     assert "in a wider terminal" not in shown[400]
+
+
+def test_a_folder_that_is_not_there_is_named(partition: Partition, tmp_path: Path) -> None:
+    asking = [installed("logreceiver"), "status", "--server", partition.url, "--output", "nope"]
+
+    shown = subprocess.run(asking, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "there is no nope/.logreceiver, so no files are shown; see --output" in shown

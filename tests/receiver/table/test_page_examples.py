@@ -23,8 +23,13 @@ def test_each_example_reads_the_table(tabled: Tabled, capsys: pytest.CaptureFixt
         exec(text.replace("/srv/logs/table", tabled.location.uri), names)
         outputs.append(capsys.readouterr().out)
 
-    by_duckdb, content, by_polars, by_spark = outputs
+    by_duckdb, content, by_polars, by_pandas, by_spark = outputs
     assert re.search(r"web01 +│ .* │ +2 │", by_duckdb)
     assert content.rstrip() == repr(b"ERROR number 17\n[error] x\nfine\n")
     assert "ERROR number #" in by_polars
+    assert [line.split(maxsplit=1)[1] for line in by_pandas.splitlines()] == [
+        "ERROR number 17",
+        "[error] x",
+        "fine",
+    ]
     assert re.search(r"\| *web01\| +2\|", by_spark)

@@ -246,6 +246,24 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
         load(TableSettings, {"table": "/t"}, path)
 
 
+@pytest.mark.parametrize("below", ["", "/logs"])
+def test_a_file_in_the_place_of_the_folder_is_an_error_in_one_line(
+    tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "file").touch()
+    table = f"{tmp_path}/file{below}"
+
+    ended = forks.run("logreceiver", "table", "--once", "--table", table)
+
+    text = f"logreceiver: --table {table}: {tmp_path}/file is not a folder\n"
+    assert (ended.returncode, ended.stderr) == (Exit.CONFIGURATION, text)
+
+
+def test_days_are_kept_whole() -> None:
+    with pytest.raises(UsageError, match="whole days"):
+        load(TableSettings, {"table": "/t", "keep": "90m"}, None)
+
+
 async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
     connection: Connection,
 ) -> None:
