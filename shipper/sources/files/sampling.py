@@ -92,7 +92,10 @@ def sample(
             live_head=live.head if live else b"",
             opened=opened.get(entry.key, -1),
         )
-        if isinstance(seen, Sample) and not (entry in originals and _is_known(seen, asked[entry])):
+        is_original = entry in originals and (
+            entry.key in opened or (isinstance(seen, Sample) and _is_known(seen, asked[entry]))
+        )
+        if isinstance(seen, Sample) and not is_original:
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
