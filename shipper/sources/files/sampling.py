@@ -81,9 +81,7 @@ def sample(
     """
     found: dict[FileKey, Sample | OSError] = {}
     lives: dict[str, Sample] = {}
-    for entry in sorted(
-        asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
-    ):
+    for entry in sorted(asked, key=lambda one: (not one.is_live, one.compression is not None)):
         live = lives.get(entry.group)
         seen = _probe(
             entry,
@@ -92,17 +90,15 @@ def sample(
             live_head=live.head if live else b"",
             opened=opened.get(entry.key, -1),
         )
-        is_original = entry in originals and (
-            entry.key in opened or (isinstance(seen, Sample) and _is_known(seen, asked[entry]))
-        )
-        if isinstance(seen, Sample) and not is_original:
+        if isinstance(seen, Sample) and not (
+            entry in originals and (entry.key in opened or _is_known(seen, asked[entry]))
+        ):
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compare(live, seen)
             if isinstance(seen, Sample) and not entry.is_live:
-                others = {*seen.differs_from, *_find_others(seen, originals)}
-                seen = replace(seen, differs_from=others)
+                seen = _compare_with_originals(seen, originals)
         if seen is not None:
             found[entry.key] = seen
     return found
@@ -125,15 +121,15 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
     return replace(rotated, is_in_live=bool(now.fits), differs_from=others)
 
 
-def _find_others(seen: Sample, originals: Mapping[FileEntry, int]) -> set[FileKey]:
-    """Return the originals of its group whose content a file does not have."""
-    others = set()
+def _compare_with_originals(seen: Sample, originals: Mapping[FileEntry, int]) -> Sample:
+    """Return the sample with the originals of its group whose content the file does not have."""
+    others = set(seen.differs_from)
     for one, opened in originals.items():
         if one.group == seen.entry.group:
             with suppress(OSError), _open(one, opened) as original, _open(seen.entry) as copy:
                 if not _has_content(seen, copy, one, original):
                     others.add(one.key)
-    return others
+    return replace(seen, differs_from=others)
 
 
 @contextmanager
