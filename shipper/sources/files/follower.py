@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, starmap
 
 from nats_logship.wire.positions import Cursor
 from shipper.clock import Clock, Now
@@ -107,6 +107,7 @@ class Follower(Source):
         """Know nothing but these cursors."""
         self._selection = selection
         self._has_scanned, self._is_scan_due = False, True
+        self._failed_at: dict[FileKey, int] = {}  # when reading a file failed first
         self._catalogue = Catalogue(selection, known, self._new_id)
         self._memory = self._catalogue.memory
         self._files: Mapping[FileKey, FollowedFile] = self._memory.files
@@ -322,13 +323,12 @@ class Follower(Source):
         }
         found = sample(asked, from_end=from_end, opened=opened, originals=originals)
         undecided = self._find_moved(seen, asked, found)
-        self._has_decided = not undecided
         self._is_scan_due |= bool(undecided)
-        refused = {key: one for key, one in found.items() if isinstance(one, Notice)}
-        self._report_new([*seen.troubles, *refused.values()])
-        for key, notice in refused.items():
-            if (known := self._files.get(key)) and known.is_doubtful:
-                self._gathering.refuse(known, notice.text)
+        refused = {one: error for one in asked if isinstance(error := found.get(one.key), OSError)}
+        awaited = self._note_refused(refused, now)
+        undecided |= set() if from_end else awaited  # with it, no rotated file is read
+        self._has_decided = not undecided
+        self._report_new([*seen.troubles, *starmap(_describe, refused.items())])
         for file in memory.find_unseen(undecided):
             if seen.refuses(file.entry):
                 catalogue.leave_out(file)
@@ -366,6 +366,19 @@ class Follower(Source):
         decided = [entry for entry in seen.entries if entry.group not in undecided]
         self._catalogue.notices += self._arrivals.watch(seen.folders, self._selection)
         self._catalogue.notices += self._arrivals.find_missed(decided, seen.folders)
+
+    def _note_refused(self, refused: Mapping[FileEntry, OSError], now: Now) -> set[str]:
+        """Note files that cannot be read; return the groups that wait for one.
+
+        One that may not be read is not waited for, unless it was read before.
+        """
+        for entry, error in refused.items():
+            if (known := self._files.get(entry.key)) and known.is_doubtful:
+                self._gathering.refuse(known, _describe(entry, error).text)
+        failed = [one for one, error in refused.items() if not isinstance(error, PermissionError)]
+        self._failed_at = {e.key: self._failed_at.get(e.key, now.steady) for e in failed}
+        since = now.steady - 2 * self._limits.grace
+        return {entry.group for entry in failed if self._failed_at[entry.key] > since}
 
     def _compare(self, file: FollowedFile, now: Now) -> None:
         """Find out whether a file was rewritten in place, if it can be read and is at rest."""
@@ -428,3 +441,8 @@ class Follower(Source):
         before = self._troubles
         self._troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
         self._catalogue.notices += [notice for notice in self._troubles if notice not in before]
+
+
+def _describe(entry: FileEntry, error: OSError) -> Notice:
+    text = f"cannot be read: {error.strerror}; check its owner and mode"
+    return Notice(NoticeKind.UNREADABLE, entry.path, text)

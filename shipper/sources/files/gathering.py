@@ -3,7 +3,6 @@
 A gathering only reads; it leaves a doubtful file to the next scan.
 """
 
-import errno
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,12 +14,12 @@ from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileKey
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import FileReader
+from shipper.sources.files.sampling import PASSING
 from shipper.sources.notices import NoticeKind
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes of each of many files that are read at a time
 _MOST_FILES = 32  # that share a budget
-_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOENT}  # a scan finds a file that was moved
 _TRIED_AGAIN = "is tried again; once it was rotated, newer files wait for it for twice --grace"
 _MOST_BLOCKS = 200  # about as many as the headers of a round can name
 
@@ -152,7 +151,7 @@ class Gathering:
         """Note why files cannot be opened."""
         for key, error in problems.items():
             file, text = self._files[key], f"cannot be opened: {error.strerror}"
-            if file.readable_since is None or error.errno in _PASSING:
+            if file.readable_since is None or error.errno in PASSING:
                 self._files[key] = file._replace(problem=text)
             else:
                 self.refuse(file, text)

@@ -3,8 +3,9 @@
 Blocks, so it runs in a thread; keeps nothing open.
 """
 
+import errno
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -21,7 +22,9 @@ from shipper.sources.files.identity import (
     has_head,
     identify,
 )
-from shipper.sources.notices import Notice, NoticeKind
+
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOENT}
+"""Why a file cannot be opened that the next scan may open: it was moved, or too many are open."""
 
 _STEP = 64 * 1024
 _MOST_COMPARED = 64 * 1024 * 1024  # bytes of a file and its copy
@@ -65,22 +68,20 @@ def sample(
     from_end: bool,
     opened: Mapping[FileKey, int],
     originals: Mapping[FileEntry, int],
-) -> dict[FileKey, Sample | Notice]:
+) -> dict[FileKey, Sample | OSError]:
     """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
 
     Files that are `opened`, by descriptor, are read whether or not they still have a name. Other
     rotated files are compared with the `originals` of their groups, which are rotated or deleted;
-    each has its descriptor, or -1.
+    each has its descriptor, or -1. For a file that cannot be read there is the error.
 
     Leaves out files that are not where the scan saw them, and rotated files whose live file changed
     meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
     shows that the original is truncated, its copy is whole.
     """
-    found: dict[FileKey, Sample | Notice] = {}
+    found: dict[FileKey, Sample | OSError] = {}
     lives: dict[str, Sample] = {}
-    for entry in sorted(
-        asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
-    ):
+    for entry in sorted(asked, key=lambda one: (not one.is_live, one.compression is not None)):
         live = lives.get(entry.group)
         seen = _probe(
             entry,
@@ -89,17 +90,24 @@ def sample(
             live_head=live.head if live else b"",
             opened=opened.get(entry.key, -1),
         )
-        if isinstance(seen, Sample) and entry not in originals:
+        if isinstance(seen, Sample) and not (
+            entry in originals and (entry.key in opened or _is_known(seen, asked[entry]))
+        ):
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compare(live, seen)
             if isinstance(seen, Sample) and not entry.is_live:
-                others = {*seen.differs_from, *_find_others(seen, originals)}
-                seen = replace(seen, differs_from=others)
+                seen = _compare_with_originals(seen, originals)
         if seen is not None:
             found[entry.key] = seen
     return found
+
+
+def _is_known(seen: Sample, cursors: Iterable[Cursor]) -> bool:
+    """Whether a file has what was read of it; if not, another one has its inode by now."""
+    same = (one for one in cursors if one.identity.inode == seen.entry.key.inode)
+    return any(one.file in seen.fits for one in same)
 
 
 def _compare(live: Sample, rotated: Sample) -> Sample | None:
@@ -113,15 +121,15 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
     return replace(rotated, is_in_live=bool(now.fits), differs_from=others)
 
 
-def _find_others(seen: Sample, originals: Mapping[FileEntry, int]) -> set[FileKey]:
-    """Return the originals of its group whose content a file does not have."""
-    others = set()
+def _compare_with_originals(seen: Sample, originals: Mapping[FileEntry, int]) -> Sample:
+    """Return the sample with the originals of its group whose content the file does not have."""
+    others = set(seen.differs_from)
     for one, opened in originals.items():
         if one.group == seen.entry.group:
             with suppress(OSError), _open(one, opened) as original, _open(seen.entry) as copy:
                 if not _has_content(seen, copy, one, original):
                     others.add(one.key)
-    return others
+    return replace(seen, differs_from=others)
 
 
 @contextmanager
@@ -163,7 +171,7 @@ def _probe(
     from_end: bool = False,
     live_head: bytes = b"",
     opened: int = -1,
-) -> Sample | Notice | None:
+) -> Sample | OSError | None:
     descriptor = -1
     try:
         descriptor = open_file(entry) if opened < 0 else os.dup(opened)
@@ -174,10 +182,7 @@ def _probe(
             return _sample_compressed(content, entry, cursors, live_head)
         return sample_plain(descriptor, entry, cursors, from_end=from_end)
     except OSError as error:
-        if descriptor < 0 and not isinstance(error, PermissionError):
-            return None
-        text = f"cannot be read: {error.strerror}; check its owner and mode"
-        return Notice(NoticeKind.UNREADABLE, entry.path, text)
+        return None if descriptor < 0 and error.errno in PASSING else error
     finally:
         close(descriptor)
 

@@ -199,3 +199,29 @@ async def test_no_more_is_expected_of_a_compressed_file_than_it_holds(host: Host
     assert {one.end for one in host.follower.files() if one.path.endswith(".gz")} <= {
         *range(len(content) + 1)
     }
+
+
+@pytest.mark.parametrize("size", [80, 3000])
+async def test_a_copy_that_has_the_inode_of_a_compressed_file_is_not_shipped_again(
+    host: Host, size: int
+) -> None:
+    host.write("app.log", b"a" * 80 + b"\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"b" * size + b"\n")
+    await host.ship()
+    host.pack("app.log.1")
+    for _ in range(2):
+        await host.ship_out()
+    shipped = host.shipped
+    # as if the inode of the deleted archive was given to the copy
+    host.move("app.log.1.gz", "app.log.1")
+    (host.folder / "app.log.1").write_bytes((host.folder / "app.log").read_bytes())
+    await host.ship()
+    (host.folder / "app.log").write_bytes(b"")
+    await host.ship()
+    host.write("app.log", b"c\n")
+    await host.ship_out()
+
+    assert host.shipped == shipped + b"c\n"
+    assert shipped == b"a" * 80 + b"\n" + b"b" * size + b"\n"

@@ -11,6 +11,7 @@ import pytest
 from shipper.sources.notices import NoticeKind
 from tests.shipper.conftest import NOBODY, as_user
 from tests.shipper.host import SECOND, Host
+from tests.shipper.sources.files.conftest import MakeHost
 
 Break = Callable[[Path, int], None]
 
@@ -92,6 +93,43 @@ async def test_a_file_that_cannot_be_read_holds_no_other_for_ever_and_is_read_on
     assert host.shipped == b"1\n3\n2\n"
     assert len(reported(host)) == 1
     assert host.reported(NoticeKind.GONE) == []
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_rotated_file_whose_opening_fails_is_waited_for_and_then_passed_over(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, error: int, is_known: bool
+) -> None:
+    def open_or_fail(path: str, *rest: int) -> int:
+        if path == str(file):
+            raise OSError(error, os.strerror(error))
+        return open_file(path, *rest)
+
+    host = make_host(listen=False)  # so that none is opened when it comes
+    file, open_file = await rotated(host), os.open
+    if is_known:
+        await host.restart_with_saved_positions()
+    else:
+        host.move("app.log.1", "app.log.2")
+        host.move("app.log", "app.log.1")
+        host.write("app.log", b"4\n")
+    monkeypatch.setattr(os, "open", open_or_fail)
+    await host.ship()
+    host.later += 5 * SECOND
+    await host.ship()
+    waiting = host.shipped
+    host.later += 6 * SECOND
+    await host.ship()
+    without = host.shipped
+    monkeypatch.undo()
+    await host.ship()
+
+    read, missing, newer = (b"1\n", b"2\n", b"3\n") if is_known else (b"1\n2\n", b"3\n", b"4\n")
+    assert waiting == read
+    assert without == read + newer
+    assert host.shipped == read + newer + missing
+    [problem] = host.reported(NoticeKind.UNREADABLE)
+    assert problem.text.startswith(f"cannot be read: {os.strerror(error)}")
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
