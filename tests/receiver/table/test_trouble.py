@@ -247,7 +247,7 @@ def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path
 
 
 @pytest.mark.parametrize("below", ["", "/logs"])
-def test_a_file_in_the_place_of_the_folder_is_an_error_in_one_line(
+def test_a_file_in_the_way_of_the_folder_is_an_error_in_one_line(
     tmp_path: Path, below: str
 ) -> None:
     (tmp_path / "file").touch()
