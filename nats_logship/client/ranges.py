@@ -12,10 +12,10 @@ from typing import Any
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
-from nats_logship.client.answer import Rejected
+from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Answer, Connection, retry_until_answered
 from nats_logship.client.find import find_message
-from nats_logship.client.stream_state import StreamState, require_stream
+from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.stream_message import AnswerHead, StreamMessage
 from nats_logship.wire.streams import STREAM
@@ -105,8 +105,8 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage
     """Return the next messages of a range, maybe with some behind it; empty if it has no more."""
     if item.first >= item.until:
         return []
-    begin = {"seq": item.first, "next_by_subj": item.subject}
     most = min(_RUN_MESSAGES, item.until - item.first)
+    begin = {"seq": item.first, "next_by_subj": item.subject}
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
 
     async def ask(question: Callable[..., Awaitable[Answer]], *about: Any) -> Answer:
@@ -118,12 +118,27 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage
         if item.fail_on_data_loss:
             state = await ask(require_stream, item.stream)
             require_unread(item.first, item.until, state)
-        if run:
+        if run or await ask(_is_empty, item):
             return run
-        found = await ask(find_message, item.stream, begin)
-        if found is None or found.sequence >= item.until:
-            return []
         await asyncio.sleep(_LAG)
+
+
+async def _is_empty(connection: Connection, item: SequenceRange) -> bool:
+    """Whether the stream holds no more messages of a range, by a leader that knows the range's end.
+
+    Raises `ConnectionLost` for a leader that does not: it was cut off, and others went on.
+    """
+    await _require_end(connection, item)
+    request = {"seq": item.first, "next_by_subj": item.subject}
+    found = await find_message(connection, item.stream, request)
+    await _require_end(connection, item)  # the one before may have come from another leader
+    return found is None or found.sequence >= item.until
+
+
+async def _require_end(connection: Connection, item: SequenceRange) -> None:
+    end = (await get_stream_state(connection, item.stream)).until
+    if end < item.until:
+        raise ConnectionLost(f"stream {item.stream} ends at {end - 1}, and had {item.until - 1}")
 
 
 async def _get_batch(

@@ -66,7 +66,7 @@ class Sources(Source):
             self._last_sizes[number] = size = sum(len(block.lines) for block in found)
             budget -= size
             blocks += found
-            if found and source.is_inside_line:
+            if source.is_inside_line:
                 break
         return blocks
 

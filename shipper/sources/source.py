@@ -118,7 +118,10 @@ class Source(Protocol):
 
     @property
     def is_inside_line(self) -> bool:
-        """Whether the last block ends inside a line of which more can be read: that comes next."""
+        """Whether the last block ends inside a line or record of which more comes next.
+
+        More can be read now, or once the record has ended, which is not waited for without end.
+        """
         return False
 
     @property

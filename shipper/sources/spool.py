@@ -244,8 +244,11 @@ class Spool(Source):
 
     @property
     def is_inside_line(self) -> bool:
-        """Whether the last piece of an over-long line was not read."""
-        return next((one.progress.in_line for one in tuple(self._files) if one.unread), False)
+        """Whether the last piece of an over-long record was not read, and can be, now or soon."""
+        first = next((one for one in tuple(self._files) if one.unread), None)
+        if first is None or not first.progress.in_line:
+            return False
+        return self._readable_since is not None or first.holds_lines
 
     @property
     def has_ended(self) -> bool:

@@ -102,8 +102,14 @@ class Cutter:
         return not (end and self.records.begins(data, start, end))
 
     def is_begun(self, reading: Reading) -> bool:
-        """Whether a piece of the first record of the reading was read before."""
-        return reading.continues if reading.records else self.progress.in_line
+        """Whether a piece of the first record of the reading was read before.
+
+        A further line of it that is over-long counts as another record, since it may have no end.
+        """
+        if not reading.records:
+            return self.progress.in_line
+        is_whole = reading.run.endswith(b"\n")
+        return is_inside_line(reading.tail) or (reading.continues and is_whole)
 
     def search_end(self, read: Read, reading: Reading, blocks: int) -> tuple[bool, int, Search]:
         """Return whether the over-long record of a reading has an end, and how far that is known.

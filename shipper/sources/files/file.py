@@ -112,6 +112,11 @@ class FollowedFile(NamedTuple):
         return self.state is FileState.DOUBTFUL
 
     @property
+    def is_inside_record(self) -> bool:
+        """Whether the offset is inside a record, of which more can be read now or once it ended."""
+        return self.progress.in_line and (self.readable_since is not None or self.holds_lines)
+
+    @property
     def is_read(self) -> bool:
         """Whether there is nothing more to read, as far as it is known."""
         return self.readable_since is None and not self.unfinished and self.refused_at is None

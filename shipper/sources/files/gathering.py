@@ -55,11 +55,12 @@ class Gathering:
 
     @property
     def interrupted(self) -> FollowedFile | None:
-        """The file that was read last, if it goes on inside a line and can be read."""
+        """The file that was read last inside a record, if more of it can be read, or soon can."""
         last = self._files.get(self._last) if self._last else None
-        if last is None or last.readable_since is None or last.is_doubtful:
+        if last is None or last.is_doubtful:
             return None
-        return last if last.progress.in_line else None
+        is_given_up = last.is_passed_over(self._clock(), self._reader.limits)
+        return last if last.is_inside_record and not is_given_up else None
 
     def note_write(self, file: FollowedFile) -> None:
         """Read a file soon, since it was written to."""
@@ -79,9 +80,7 @@ class Gathering:
     def resume(self) -> None:
         """Go on in the record that was read last, if the offset of a file is inside one."""
         inside = [
-            (file.progress.seen, key)
-            for key, file in self._files.items()
-            if file.progress.in_line and file.readable_since is not None
+            (file.progress.seen, key) for key, file in self._files.items() if file.is_inside_record
         ]
         self._last = max(inside)[1] if inside else None
 
@@ -105,8 +104,8 @@ class Gathering:
 
         One compressed file at most, since each takes memory to decompress.
         """
-        if last := self.interrupted:
-            return [last]
+        if last := self.interrupted:  # nothing comes between, but for as long as records are held
+            return [last] if last.is_due(self._clock(), self._reader.limits) else []
         ready: list[FollowedFile] = []
         for chain in list(self._queue):
             first = self._first(self._catalogue.chains.get(chain, ()))

@@ -97,6 +97,32 @@ async def test_pieces_of_a_long_record_follow_one_another_also_after_a_restart(
         assert len(host.shipped) == 6 * len(long)
 
 
+async def test_nothing_comes_between_the_pieces_of_a_line_whose_record_may_go_on(
+    make_host: MakeHost,
+) -> None:
+    line = b"1" + b"x" * 398 + b"\n"  # the last of its pieces is as long as a block
+    names = ("a.log", "b.log", "c.log")
+    for kill in range(1, 12):
+        own = [f"{kill}{name}" for name in names]
+        host = make_host(*own, f"{kill}d.log", records=RULES, block_size=100)
+        host.follower.resize(100, 100)
+        for name in own:
+            host.write(name, line)
+        await host.ship()
+        host.later += 2 * SECOND
+        while len(host.blocks) < kill:
+            host.blocks += await host.follower.gather(1)
+        await host.restart()
+        host.follower.resize(100, 100)
+        host.write(f"{kill}d.log", TWO + ONE)
+        await host.ship()
+        host.later += 2 * SECOND
+        await host.ship()
+
+        assert _without_others_between(host.blocks), kill
+        assert len(host.shipped) == 3 * len(line) + len(TWO + ONE)
+
+
 async def test_lines_behind_a_record_that_was_waited_for_are_another_one_also_after_a_restart(
     make_host: MakeHost,
 ) -> None:
