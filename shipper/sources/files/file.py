@@ -53,6 +53,7 @@ class FollowedFile(NamedTuple):
     size: int  # as far as it is known; of a compressed file that of the content
     modified: int  # when it was written last, since the epoch
     grown_at: int  # when it grew last, or lost its live path
+    born: int = 0  # when it was made, since the epoch; 0 if its file system does not say
     has_grown: bool = False  # it grew since it was found, at a path that a scan saw
     is_touched: bool = False  # written to and not grown: it may have been rewritten in place
     was_padded: bool = False  # it had padding when it was written last
@@ -82,6 +83,7 @@ class FollowedFile(NamedTuple):
             size=sample.size,
             modified=sample.entry.modified,
             grown_at=now.steady,
+            born=sample.born,
             unnamed_at=now.steady,
             readable_since=now.steady if sample.size > cursor.offset else None,
         )

@@ -143,6 +143,7 @@ class Sample:
     of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
     `differs_from` are files of its group that begin alike, but do not have its content.
+    `born`: when it was made, in nanoseconds since the epoch; 0 if unknown.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
 
@@ -162,6 +163,7 @@ class Sample:
     last: tuple[int, bytes] = (0, b"")
     copy_of: str | None = None
     written: bytes | None = None
+    born: int = 0
 
     @property
     def beginning(self) -> bytes:

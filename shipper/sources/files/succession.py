@@ -6,7 +6,7 @@ Pure functions of files that were seen. An order that was given once is kept: a 
 path later follows the one that was there before. Names and times decide only about new files.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileEntry, Sample
@@ -54,11 +54,9 @@ def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[F
     """
     ranked = sorted((f for f in files if f.file in ranks), key=lambda f: ranks[f.file])
     new = [file for file in files if file.file not in ranks]
-    if _counts_up(files):
-        return [
-            *ranked,
-            *sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.modified)),
-        ]
+    if _counts_up(files, ranks):
+        new.sort(key=lambda f: (f.progress.is_fresh, f.entry.modified, _number_of(f)))
+        return [*ranked, *new]
     last = {file.file for file in files if not (file.is_rotated or _is_overtaken(file, files))}
     live = [file for file in (*ranked, *new) if file.file in last]
     rotated = [file for file in ranked if file.file not in last]
@@ -81,31 +79,37 @@ def _is_overtaken(file: FollowedFile, others: Iterable[FollowedFile]) -> bool:
     return any(one[0] == place[0] and one[1] > place[1] for one in places if one)
 
 
-def _counts_up(files: Collection[FollowedFile]) -> bool:
+def _counts_up(files: Iterable[FollowedFile], ranks: Mapping[str, int]) -> bool:
     """Whether a file kept its name although one with a number came: rotation renames no file then.
 
     `rotatelogs -n` does so: the file with the next number is the newest one.
     """
-    new = [(_number_of(f.entry), f.entry.modified) for f in files if f.progress.is_fresh]
-    times = [modified for number, modified in sorted(new) if number > 0]
-    kept = [f for f in files if f.entry.path == f.progress.label and not f.is_rotated]
-    for file in (file for file in kept if times and not file.progress.is_fresh):
-        # after a restart a rotated file may be unknown that was empty when it was found
-        if _number_of(file.entry) or file.entry.modified < times[0]:
+    seen = [file for file in files if file.unseen_since is None]
+    kept = sorted((f for f in seen if f.path == f.progress.label), key=_number_of)
+    if any(_number_of(file) for file in seen if file.path != file.progress.label):
+        kept = [file for file in kept if file.file in ranks]  # here, rotation renames files
+    for file in (file for file in kept if not file.is_rotated):
+        number, path = _number_of(file), file.entry.group
+        above = [f for f in kept if f.path.startswith(path) and _number_of(f) > number]
+        if above and _is_before(file, above, ranks):
             return True
-    # one of which nothing was read may have come by any rotation, and a rotated one is written late
-    is_renamed = any(not file.progress.is_fresh for file in files)
-    is_ascending = times == sorted(times) and not is_renamed
-    return is_ascending and any(
-        (len(times) > 1 or file.has_grown) and file.entry.size > 0 and file.entry.modified < first
-        for file in kept
-        for first in times[:1]
-    )
+    return False
 
 
-def _number_of(entry: FileEntry) -> int:
-    """Return the number in a name; 0 if there is none, or it was compressed since."""
-    key = rotation_key(entry.path) if entry.compression is None else None
+def _is_before(file: FollowedFile, above: Sequence[FollowedFile], ranks: Mapping[str, int]) -> bool:
+    """Whether a file was written before those with higher numbers, the lowest one first."""
+    other, modified = above[0], file.entry.modified
+    if file.file in ranks:
+        known = ranks.get(other.file)
+        return modified <= other.entry.modified if known is None else ranks[file.file] < known
+    # one that was renamed may be written late, but was made before the file that is live now
+    ages = [one.born or one.entry.modified for one in (file, *above)]
+    return file.entry.size > 0 and modified < other.entry.modified and ages == sorted(ages)
+
+
+def _number_of(file: FollowedFile) -> int:
+    """Return the number in a file's name; 0 if there is none, or it was compressed since."""
+    key = rotation_key(file.path) if file.entry.compression is None else None
     return max(0, -key[1][0]) if key else 0
 
 

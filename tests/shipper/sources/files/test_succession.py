@@ -1,7 +1,7 @@
 """Rotation is succession at a path, whatever the names; what is not found again is reported."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -410,17 +410,76 @@ async def test_files_whose_numbers_count_up_are_read_in_the_order_of_their_numbe
     assert host.shipped == read + lines("a") + lines("b") + lines("c")
 
 
-async def test_a_rotated_file_that_was_written_late_is_read_first_by_the_first_start(
-    make_host: MakeHost,
+async def scan_each(host: Host) -> None:
+    await host.scan()
+    host.write("app.log.1", lines("b"))
+    then = (host.folder / "app.log").stat().st_mtime_ns
+    os.utime(host.folder / "app.log.1", ns=(then, then))  # written in one tick of the clock
+
+
+async def find_at_once(host: Host) -> None:
+    host.write("app.log.1", lines("b"))
+    host.backdate("app.log", SECOND)
+
+
+async def find_and_restart(host: Host) -> None:
+    await find_at_once(host)
+    await host.scan()
+    await host.restart_with_saved_positions()
+
+
+async def read_and_rewind(host: Host) -> None:
+    await find_at_once(host)
+    await host.ship()
+    host.blocks.clear()
+    await host.follower.rewind({})
+
+
+@pytest.mark.parametrize("happen", [scan_each, find_at_once, find_and_restart, read_and_rewind])
+async def test_the_first_two_files_whose_numbers_count_up_are_read_in_their_order(
+    make_host: MakeHost, happen: Callable[[Host], Awaitable[None]]
 ) -> None:
     host = make_host("app.log*")
-    for number in (2, 1):
-        host.write(f"app.log.{number}", lines(f"{number}"))
-    host.write("app.log", lines("0"))
-    host.backdate("app.log.1", -SECOND)
+    host.write("app.log", lines("a"))
+    await happen(host)
     await host.ship_out()
 
-    assert host.shipped == lines("2") + lines("1") + lines("0")
+    assert host.shipped == lines("a") + lines("b")
+
+
+@pytest.mark.parametrize("way", ["rename", "copy"])
+@pytest.mark.parametrize("rotations", [1, 2])
+async def test_a_rotated_file_that_was_written_late_is_read_first_by_the_first_start(
+    make_host: MakeHost, rotations: int, way: str
+) -> None:
+    host = make_host("app.log*")
+    host.write("app.log", lines("0"))
+    for number in range(rotations):
+        if number:
+            host.move("app.log.1", "app.log.2")
+        if way == "rename":
+            host.move("app.log", "app.log.1")
+        else:
+            host.write("app.log.1", (host.folder / "app.log").read_bytes())
+            os.truncate(host.folder / "app.log", 0)
+        host.write("app.log", lines(f"{number + 1}"))
+    host.backdate("app.log.1", -SECOND if way == "rename" else SECOND)
+    await host.ship_out()
+
+    assert host.shipped == b"".join(lines(f"{number}") for number in range(rotations + 1))
+
+
+async def test_a_late_copy_counts_as_rotated_where_files_are_renamed(make_host: MakeHost) -> None:
+    host = make_host("app.log*")
+    host.write("app.log", lines("a"))
+    await host.ship()
+    host.move("app.log", "app.log.2")
+    host.write("app.log", lines("c"))
+    host.write("app.log.1", lines("b"))
+    host.backdate("app.log", SECOND)
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("c")
 
 
 async def test_a_file_that_was_deleted_is_none_that_kept_its_name(host: Host) -> None:
