@@ -248,7 +248,7 @@ class Spool(Source):
         first = next((one for one in tuple(self._files) if one.unread), None)
         if first is None or not first.progress.in_line:
             return False
-        return self._readable_since is not None or first.holds_lines
+        return self._unread > self._unfinished or first.holds_lines
 
     @property
     def has_ended(self) -> bool:
