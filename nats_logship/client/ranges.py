@@ -118,8 +118,10 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage
         if item.fail_on_data_loss:
             state = await ask(require_stream, item.stream)
             require_unread(item.first, item.until, state)
-        if run or await ask(_is_empty, item):
+        if run:
             return run
+        if await ask(_is_empty, item):
+            return []
         await asyncio.sleep(_LAG)
 
 
