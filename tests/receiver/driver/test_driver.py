@@ -136,8 +136,8 @@ async def test_closed_files_are_compressed_in_low_priority(
     assert is_stopped or niceness
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True], ids=["stop", "cancelled caller"])
-async def test_a_call_has_ended_after_a_stop(*, is_cancelled: bool) -> None:
+@pytest.mark.parametrize("end", ["stop", "stop for a moment", "cancelled caller"])
+async def test_a_call_has_ended_after_a_stop(end: str) -> None:
     stop, begun, ended = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def call() -> None:
@@ -145,17 +145,19 @@ async def test_a_call_has_ended_after_a_stop(*, is_cancelled: bool) -> None:
             begun.set()
             await asyncio.Event().wait()
         finally:
+            if end == "stop for a moment":
+                stop.clear()
             for _ in range(5):
                 await asyncio.sleep(0)
             ended.append("call")
 
     waiting = asyncio.ensure_future(run_unless_stopped(stop, call()))
     await begun.wait()
-    waiting.cancel() if is_cancelled else stop.set()
+    waiting.cancel() if end == "cancelled caller" else stop.set()
     result = (await asyncio.gather(waiting, return_exceptions=True))[0]
 
     assert ended == ["call"]
-    assert isinstance(result, asyncio.CancelledError) if is_cancelled else result is None
+    assert isinstance(result, asyncio.CancelledError) == (end == "cancelled caller")
 
 
 async def test_the_result_or_error_of_a_stopped_call_is_not_lost() -> None:
