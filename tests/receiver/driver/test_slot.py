@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,28 @@ async def test_a_partition_that_wakes_joins_the_task_that_runs_for_another(
             await write_to(receiver, number, b"2\n")
             await receiver.until(receiver.has(number, b"1\n2\n"))
             assert clock() - began < 20, "a task of the slot lasts for a minute"
+
+
+async def test_a_partition_that_joins_too_late_is_received_all_the_same(
+    logs_url: str, tmp_path: Path
+) -> None:
+    async with Receiver(logs_url, tmp_path) as receiver:
+        guard, pulls = receiver.connection.guard, list[str]()
+
+        async def end_slowly(call: Any, patience: float, subject: str = "") -> Any:
+            pulls.append(subject)
+            try:
+                return await guard(call, patience, subject)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1.0)  # sessions join a task for 0.05 s
+                raise
+
+        receiver.connection.guard = end_slowly  # type: ignore[method-assign]
+        await receiver.until(lambda: all(f"NEXT.LOGS.wake-p{n}" in str(pulls) for n in (0, 1)))
+        await write_to(receiver, 0, b"1\n")
+        await receiver.until(receiver.has(0, b"1\n"))
+        await write_to(receiver, 1, b"2\n")
+        await receiver.until(receiver.has(1, b"2\n"))
 
 
 async def test_a_blocked_partition_blocks_no_other_of_its_slot(
