@@ -47,6 +47,11 @@ class SequenceRange:
     stream: str = STREAM
     fail_on_data_loss: bool = False
 
+    @property
+    def first_message(self) -> dict[str, object]:
+        """The request of the API for the first message from `first` on."""
+        return {"seq": self.first, "next_by_subj": self.subject}
+
 
 def require_unread(first: int, until: int, state: StreamState) -> None:
     """Raise `LostSequences` if the stream has removed some of the sequences `[first, until)`."""
@@ -106,8 +111,7 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage
     if item.first >= item.until:
         return []
     most = min(_RUN_MESSAGES, item.until - item.first)
-    begin = {"seq": item.first, "next_by_subj": item.subject}
-    request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
+    request = item.first_message | {"batch": most, "max_bytes": _RUN_BYTES}
 
     async def ask(question: Callable[..., Awaitable[Answer]], *about: Any) -> Answer:
         # each for itself: a batch may have taken longer than `AWAY` on a slow network
@@ -131,8 +135,7 @@ async def _is_empty(connection: Connection, item: SequenceRange) -> bool:
     Raises `ConnectionLost` for a leader that does not: it was cut off, and others went on.
     """
     await _require_end(connection, item)
-    request = {"seq": item.first, "next_by_subj": item.subject}
-    found = await find_message(connection, item.stream, request)
+    found = await find_message(connection, item.stream, item.first_message)
     await _require_end(connection, item)  # the one before may have come from another leader
     return found is None or found.sequence >= item.until
 
