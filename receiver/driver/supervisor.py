@@ -291,13 +291,15 @@ class PartitionSupervisor:
     async def _watch_session(self, report: "asyncio.Future[Report]", overdue: float) -> None:
         """Return when a session has reported.
 
-        Meanwhile its task is ended if the partition was lost, or if the clock is to close the files
-        of a silent partition; and it is noted if there is no report for `overdue` seconds.
+        Meanwhile its task is ended if the partition was lost, if the files are to be closed, or if
+        the partition is dealt to another slot: a request made before a task has begun does not
+        reach it. It is noted if there is no report for `overdue` seconds.
         """
         clock = asyncio.get_running_loop().time
         seen, check_every = clock(), min(self._shared.limits.check_every, overdue)
         while not (await asyncio.wait({report}, timeout=check_every))[0]:
-            if self.timer.is_due:
+            is_moved = self._slot is not self._shared.slot_of(self._index)
+            if self.timer.is_due or self.timer.asked.is_set() or is_moved:
                 self._slot.end_task()
             if await self._has_progressed():
                 seen = clock()

@@ -86,6 +86,8 @@ class Supervised(Running):
         once: bool = False,
         often: bool = False,
         session: SessionLimits = SessionLimits(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
+        slots: int = 1,
+        index: int = 0,
     ) -> None:
         self.partition = partition
         self.jobs = 0
@@ -101,12 +103,15 @@ class Supervised(Running):
             **(_OFTEN if often else {}),
         )
         calendar = Calendar(timedelta(hours=1))
-        self.slot = Slot(self.connection, self._run, ThreadPoolExecutor(1))
-        self.shared = Shared(self.connection, [self.slot], time.time_ns, calendar, limits)
+        threads = ThreadPoolExecutor(slots)
+        all_ = [Slot(self.connection, self._run, threads) for _ in range(slots)]
+        self.slot = all_[index]
+        self.shared = Shared(self.connection, all_, time.time_ns, calendar, limits, slots)
         self.supervisor = PartitionSupervisor(
             self.shared,
             Claim(self.connection, partition.number, owner, "LOGS"),
             self.meter.expect(partition.number),
+            index,
         )
         self.stop = self.supervisor.stop
 

@@ -27,6 +27,7 @@ from tests.receiver.supervised import RequestCounter, Supervised
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
+_LONG = SessionLimits(60.0, 60.0, 0.01)
 
 
 async def lines(partition: Partition, *payloads: bytes) -> int:
@@ -187,3 +188,28 @@ async def test_a_stop_without_the_broker_ends_soon(own_broker: Server, tmp_path:
         async with asyncio.timeout(9.5):  # all of a program's end has ten
             await asyncio.shield(loop.running)
             await loop.supervisor.wake.close()
+
+
+async def test_a_request_made_while_sessions_join_a_task_ends_it(partition: Partition) -> None:
+    async with Supervised(partition, often=True, session=_LONG) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.until(lambda: loop.jobs == 1)  # one batch; the next lasts for a minute
+        async with asyncio.timeout(20):
+            await loop.slot.joining.wait()
+        loop.supervisor.timer.asked.set()
+        async with asyncio.timeout(20):
+            await loop.shared.closed.wait()
+    assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
+
+
+async def test_a_session_dealt_away_while_it_joins_a_task_moves(partition: Partition) -> None:
+    async with Supervised(partition, often=True, session=_LONG, slots=2, index=1) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        first, second = loop.shared.slots
+        async with asyncio.timeout(20):
+            await second.joining.wait()
+            loop.shared.use_slots(1)
+            await first.joining.wait()
+        await loop.until(lambda: first.has_reported)
