@@ -137,6 +137,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
 	$(BIN)/python -m bench.table --results bench/results $(BENCH)
 	$(BIN)/python -m bench.source --results bench/results $(BENCH)
+	$(BIN)/python -m bench.search --results bench/results $(BENCH)
 	$(BIN)/python -m bench.journal $(BENCH)
 	$(BIN)/python -m bench.soak --minutes 2 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report

@@ -13,13 +13,14 @@ from pydantic_settings import SettingsConfigDict
 from broker.topology import Topology
 from nats_logship.app.address import Address, Listen, OptionalListen, parse_address
 from nats_logship.app.configuration import Table, option, split_texts
-from nats_logship.app.units import Duration, format_duration
+from nats_logship.app.units import Duration, format_duration, format_size
 from nats_logship.client.access_settings import ACCESS, AccessSettings
 from nats_logship.wire.interval import MAX_INTERVAL
 from nats_logship.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 _SCHEMES = ("", "nats-route", "nats-leaf", "nats", "tls")
 _CLUSTER_REPLICAS = 3  # one of the servers may be lost
+_LEAST_SPACE = 1024 * 1024  # bytes of all streams
 _LEAST_INTERVAL, _MOST_INTERVAL = timedelta(milliseconds=20), timedelta(seconds=MAX_INTERVAL)
 _MOST_AGE = timedelta(days=100_000)  # nanoseconds of it fit into 64 bits
 
@@ -43,6 +44,12 @@ def _validate_age(age: timedelta) -> timedelta:
     if not timedelta(seconds=1) <= age <= _MOST_AGE:
         raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
     return age
+
+
+def _validate_space(size: ByteSize) -> ByteSize:
+    if size < _LEAST_SPACE:
+        raise ValueError(f"must be at least {format_size(_LEAST_SPACE)}")
+    return size
 
 
 def _validate_interval(interval: timedelta) -> timedelta:
@@ -199,7 +206,7 @@ class BrokerSettings(AccessSettings):
     max_age: Annotated[Duration, AfterValidator(_validate_age)] = Field(
         timedelta(days=1), description="How long lines are kept for receivers that do not run."
     )
-    max_bytes: Size | None = Field(
+    max_bytes: Annotated[Size, AfterValidator(_validate_space)] | None = Field(
         None, description="Limit of all streams together, e.g. 50GB; less if the disk is smaller."
     )
     discard: Literal["old", "new"] = Field(

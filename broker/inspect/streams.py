@@ -1,7 +1,7 @@
 """Ask a broker for its streams, messages by subject, tables, pauses, and the interval of rounds."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -40,6 +40,20 @@ async def read_known_layout(connection: Connection) -> StreamLayout:
         if refused.is_leaderless:
             raise
         return StreamLayout(0)
+
+
+def require_partitions(
+    wanted: Iterable[int], layout: StreamLayout, configs: Iterable[Mapping[str, Any]]
+) -> None:
+    """Raise `OperatorError` for a partition that none of the streams, of these `configs`, holds.
+
+    A broker that was not set up by logbroker may hold any.
+    """
+    held = {number for one in configs for number in layout.partitions_in(one)}
+    if layout.partitions and (absent := sorted({*wanted} - held)):
+        raise OperatorError(
+            f"partition {absent[0]} does not exist: the broker has {len(held)}, 0 to {max(held)}"
+        )
 
 
 async def list_streams(connection: Connection) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
-from broker.inspect.streams import list_streams
+from broker.inspect.streams import read_known_layout, require_partitions
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
@@ -59,8 +59,10 @@ async def tail(
     Lines are in the order of their storage. After a lost connection no line is yielded twice or
     left out. Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
-    names = await retry_until_answered(connection, list_streams, ELECTION)
-    ends = [await _find_ends(connection, name, wanted.since) for name in names]
+    layout = await retry_until_answered(connection, read_known_layout, ELECTION)
+    infos = [await _ask_info(connection, name) for name in layout.names]
+    require_partitions(wanted.partitions, layout, (one["config"] for one in infos))
+    ends = [await _find_ends(connection, one, wanted.since) for one in infos]
     if wanted.lines is None:
         parts = [(one, wanted.wanted) for one in ends]
         async with aclosing(search_all(connection, parts)) as runs:
@@ -107,10 +109,16 @@ async def _read_newest(
     yield newest[-(wanted.lines or 1) :]
 
 
-async def _find_ends(connection: Connection, stream: str, since: Moment | None) -> SequenceRange:
+async def _ask_info(connection: Connection, stream: str) -> dict[str, Any]:
+    ask = partial(Connection.api, name=f"STREAM.INFO.{stream}")
+    return await retry_until_answered(connection, ask, ELECTION)
+
+
+async def _find_ends(
+    connection: Connection, info: Mapping[str, Any], since: Moment | None
+) -> SequenceRange:
     """Return where to read a stream from a moment on, by default from its beginning."""
-    info = partial(Connection.api, name=f"STREAM.INFO.{stream}")
-    state = (await retry_until_answered(connection, info, ELECTION))["state"]
+    stream, state = info["config"]["name"], info["state"]
     until = state["last_seq"] + 1
     ask = partial(find_sequence_at, stream=stream, moment=since or 0, end=until)
     first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.inspect.reader import MessageReader, find_sequence_at
-from broker.inspect.streams import count_by_subject, read_tables
+from broker.inspect.streams import count_by_subject, read_tables, require_partitions
 from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
 from broker.retention.snapshots import complete_snapshots
@@ -82,12 +82,13 @@ async def plan_purges(
 
     They are the messages of these hosts (globs) and partitions, all by default, that are below a
     sequence or older than a time. Messages that arrive from now on are not among them. Raises
-    `Rejected`, `ConnectionLost`.
+    `Rejected`, `ConnectionLost`, and `OperatorError` for a partition that does not exist.
     """
     layout = await require_layout(connection)
     found = []
-    for stream in layout.names:
-        info = await connection.api(f"STREAM.INFO.{stream}")
+    infos = [await connection.api(f"STREAM.INFO.{stream}") for stream in layout.names]
+    require_partitions(partitions, layout, (info["config"] for info in infos))
+    for stream, info in zip(layout.names, infos, strict=True):
         chosen = [
             n for n in layout.partitions_in(info["config"]) if not partitions or n in partitions
         ]

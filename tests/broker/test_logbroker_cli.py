@@ -94,12 +94,12 @@ def test_apply_changes_what_is_given_and_nothing_else(call: Call, logs_url: str)
 
 @pytest.mark.nats
 def test_apply_asks_before_it_deletes_and_needs_a_terminal(call: Call, logs_url: str) -> None:
-    ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)
-    options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "100")
+    ask(logs_url, *[("logs.p1.web01", b"line\n" * 80_000)] * 3)
+    options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "1MiB")
 
     dry, refused, done = (call(*options, *more) for more in (["--dry-run"], [], ["--yes"]))
 
     assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
-    assert "    ! deletes the oldest beyond max_bytes 100" in dry.stdout
+    assert "    ! deletes the oldest beyond max_bytes 1.0 MiB" in dry.stdout
     assert refused.stdout == done.stdout
     assert "--yes" in refused.stderr

@@ -9,7 +9,9 @@ import zstandard
 
 from broker.inspect.reader import get_message
 from broker.inspect.tail import TailOptions
+from broker.retention.purge import plan_purges
 from broker.topology import Topology
+from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import prefix_lines
 from nats_logship.app.timestamps import format_time
@@ -96,6 +98,15 @@ async def test_only_the_selected_lines_are_shown(
     once = TailOptions(wanted.selection, wanted.partitions, None, wanted.lines, follow=False)
 
     assert await _shown(connection, once, prefixed=True) == shown
+
+
+async def test_a_partition_that_does_not_exist_is_an_error(connection: Connection) -> None:
+    with pytest.raises(
+        OperatorError, match="partition 99 does not exist: the broker has 2, 0 to 1"
+    ):
+        await _shown(connection, TailOptions(partitions=(1, 99), follow=False))
+    with pytest.raises(OperatorError, match="partition 2 does not exist"):
+        await plan_purges(connection, partitions=(2,))
 
 
 async def test_the_last_lines_of_a_file_are_shown_byte_for_byte(

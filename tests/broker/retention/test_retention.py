@@ -25,7 +25,7 @@ from tests.support.processes import wait_until
 pytestmark = pytest.mark.nats
 
 ONE, OTHER = "logs.p0.web01", "logs.p1.db"
-LIMIT = 1_000_000
+LIMIT = 1024 * 1024
 CREATED = "2026-11-21T10:00:00.000Z"
 LINES = b"x" * 19_999 + b"\n"
 

@@ -173,7 +173,7 @@ def test_an_unfit_secret_is_refused_and_not_shown(
 
 
 @settings(max_examples=40)
-@given(sizes, sizes, st.none() | st.integers(1, 10**16))
+@given(sizes, sizes, st.none() | st.integers(1024**2, 10**16))
 def test_the_stream_leaves_space_for_offsets_and_positions(
     tmp_path_factory: pytest.TempPathFactory, free: int, held: int, max_bytes: int | None
 ) -> None:
@@ -207,6 +207,7 @@ def test_a_restart_on_a_disk_that_others_use_keeps_the_limit_of_the_streams(tmp_
         ({"max_age": "300000d"}, "--max-age: .*100000d"),
         ({"max_bytes": "5Q"}, "--max-bytes"),
         ({"max_bytes": "0"}, "--max-bytes"),
+        ({"max_bytes": "999kB"}, "--max-bytes: .*must be at least 1.0 MiB"),
         ({"max_bytes": "99999PB"}, "--max-bytes: .*must be at most"),
         ({"listen": "here"}, "--listen"),
         ({"memory": "-1"}, "--memory"),
