@@ -7,8 +7,8 @@ may make for another one, and never reads.
 - A claim waits only for messages that were stored before it. Clocks of servers differ, so it also
   waits for those stored a few seconds later. Two partitions never wait for each other.
 - A claim does not wait for a partition that has committed nothing for `Patience.stalled` while
-  lines of the host are left there. The host's lines then go on here; the older ones come into
-  another file, whose name is marked.
+  lines of the host are left there. The host's lines then go on here. One of the two partitions
+  writes into a file of another name, if both write into the same folder.
 """
 
 import asyncio
