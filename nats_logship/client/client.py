@@ -1,7 +1,7 @@
 """A client of nats-py for one connection to one server. It never reconnects.
 
 This is the only module that overrides or uses internals of nats-py (2.16); `pyproject.toml` pins
-one minor version. It changes nothing in nats-py's modules and classes. docs/decisions.md lists what
+one minor version. It changes nothing in nats-py's modules and classes. CONTRIBUTING.md lists what
 could be reported to nats-py. What we override or use, and why:
 
 `_read_loop`, `_pings_outstanding`, `_io_reader.feed_data`
