@@ -21,7 +21,7 @@ TABLES = "README.md"
 """The file beside the results that has all of their tables."""
 BEGIN = "<!-- made by `python -m bench.report`, never by hand -->"
 END = "<!-- end of what is made -->"
-_FIRST = ("fleet", "steady", "restart", "drain")
+_FIRST = ("fleet", "steady", "restart", "drain", "table", "search", "source")
 
 
 def summary(readme: str, records: Sequence[Record]) -> str:
