@@ -44,7 +44,7 @@ _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the
 _RELOADABLE = frozenset(
     {
         *("compress", "keep", "keep_age", "keep_bytes", "rotate_size"),
-        *("log_format", "log_level", "max_batch"),
+        *("commit_every", "log_format", "log_level", "max_batch"),
     }
 )
 """The settings that a running receiver can change; its next tasks follow them."""

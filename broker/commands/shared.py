@@ -66,7 +66,7 @@ def _check_expression(text: str) -> str:
 
 
 REGEX = make_type(_check_expression)
-"""A regular expression of Python."""
+"""A regular expression of RE2."""
 
 
 def moment_option(name: str, help_text: str) -> Callable[..., Any]:

@@ -132,6 +132,7 @@ def settings_options(
                 command = _make_option(model, name, field)(command)
         return click.option(
             "--config",
+            metavar="FILE",
             type=click.Path(path_type=Path),
             help="TOML file of settings (keys as the options).",
         )(command)

@@ -321,7 +321,7 @@ def test_a_receiver_reports_to_its_manager(scene: Scene, manager: Manager, tmp_p
     caught_up = lambda: partition.read("web01").count(b"\n") == 3  # noqa: E731
     wait_until("has received all", caught_up, 150, [receiver])
     shown = status(scene)
-    config.write_text('keep = 4\nrotate_every = "1h"\n')
+    config.write_text('keep = 4\ncommit_every = "2s"\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
     wait_for_notice("RELOADING=1")
     scene.wait_for_log(receiver, "settings reloaded")
@@ -340,7 +340,8 @@ def test_a_receiver_reports_to_its_manager(scene: Scene, manager: Manager, tmp_p
         None,
         True,
     )
-    assert "changed: keep; needs a restart: rotate_every" in receiver.read_log().replace("-", "_")
+    told = receiver.read_log().replace("-", "_")
+    assert "changed: keep, commit_every; needs a restart: rotate_every" in told
     assert manager.has_received("WATCHDOG=1")
     assert receiver.stop(12) == 0
     assert status(scene)["running"] is False
