@@ -55,12 +55,15 @@ class Gathering:
 
     @property
     def interrupted(self) -> FollowedFile | None:
-        """The file that was read last inside a record, if more of it can be read, or soon can."""
+        """The file that was read last inside a record, if more of it can be read, or soon can.
+
+        Whether a doubtful file has more, or its copy, is found out by the next scan.
+        """
         last = self._files.get(self._last) if self._last else None
-        if last is None or last.is_doubtful:
+        if last is None or last.is_passed_over(self._clock(), self._reader.limits):
             return None
-        is_given_up = last.is_passed_over(self._clock(), self._reader.limits)
-        return last if last.is_inside_record and not is_given_up else None
+        goes_on = last.progress.in_line if last.is_doubtful else last.is_inside_record
+        return last if goes_on else None
 
     def note_write(self, file: FollowedFile) -> None:
         """Read a file soon, since it was written to."""
@@ -105,7 +108,8 @@ class Gathering:
         One compressed file at most, since each takes memory to decompress.
         """
         if last := self.interrupted:  # nothing comes between, but for as long as records are held
-            return [last] if last.is_due(self._clock(), self._reader.limits) else []
+            is_due = last.is_due(self._clock(), self._reader.limits)
+            return [last] if is_due and not last.is_doubtful else []
         ready: list[FollowedFile] = []
         for chain in list(self._queue):
             first = self._first(self._catalogue.chains.get(chain, ()))

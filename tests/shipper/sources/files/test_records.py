@@ -1,5 +1,6 @@
 """Records of several lines: where a follower cuts them, and what it waits for."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -139,6 +140,33 @@ async def test_lines_behind_a_record_that_was_waited_for_are_another_one_also_af
 
         (late,) = host.blocks[1:]
         assert (late.lines, late.continues, late.section.rest) == (b" late\n", False, "")
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+async def test_nothing_comes_between_the_pieces_of_a_line_whose_file_is_truncated(
+    make_host: MakeHost, *, is_packed: bool
+) -> None:
+    line = b"1" + b"x" * 398 + b"\n"
+    for kill in range(1, 8):
+        own = f"{kill}a.log"
+        host = make_host(own, f"{kill}b.log", block_size=100)
+        host.follower.resize(100, 100)
+        host.write(own, line)
+        host.write(f"{kill}b.log", line)
+        await host.scan()
+        while len(host.blocks) < kill:
+            host.blocks += await host.follower.gather(1)
+        host.write(f"{own}.1", line)
+        if is_packed:
+            host.pack(f"{own}.1")
+        os.truncate(host.folder / own, 0)
+        host.write(own, b"3\n")
+        assert host.follower.is_inside_line == (kill != 4)
+        await host.gather()
+        await host.ship_out()
+
+        assert _without_others_between(host.blocks), kill
+        assert len(host.shipped) == 2 * len(line) + 2
 
 
 def _without_others_between(blocks: list[Block]) -> bool:
