@@ -22,7 +22,7 @@ Host `web01` subscribes to:
 Receiver `r2` of partition 2 publishes (and it may answer each message that it receives):
     $KV.LOGS_OFFSETS.p2                     commits the offset
     API.CONSUMER.CREATE.LOGS.receiver-p2.logs.p2.>       makes the durable consumer of its lines
-    API.CONSUMER.{INFO,RESET,MSG.NEXT}.LOGS.receiver-p2  reads through this consumer
+    API.CONSUMER.{INFO,RESET,MSG.NEXT,DELETE}.LOGS.receiver-p2  reads through this consumer
     $JS.ACK.LOGS.receiver-p2.>              acknowledges lines
     API.CONSUMER.CREATE.LOGS.wake-p2-{0..7}.logs.p2.>    learns of new messages
     API.CONSUMER.{MSG.NEXT,DELETE}.LOGS.wake-p2-{0..7}   the same
@@ -160,6 +160,7 @@ _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
 _READ_LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
 _ANY = "*"
+_OF_DURABLE = ("INFO", "RESET", "MSG.NEXT", "DELETE")
 
 _MONITOR_CALLS = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.*"),
@@ -258,7 +259,7 @@ def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
     stream, durable = layout.stream_of(partition), consumer_name(partition)
     lines_filter, count = partition_filter(partition), count_name(partition)
     calls = [f"CONSUMER.CREATE.{stream}.{durable}.{lines_filter}"]
-    calls += [f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")]
+    calls += [f"CONSUMER.{call}.{stream}.{durable}" for call in _OF_DURABLE]
     for wake in wake_names(partition):
         calls.append(f"CONSUMER.CREATE.{stream}.{wake}.{lines_filter}")
         calls += [f"CONSUMER.{call}.{stream}.{wake}" for call in ("DELETE", "MSG.NEXT")]

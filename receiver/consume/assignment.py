@@ -126,7 +126,8 @@ class Assignment:
 
     `first` is where the driver believes the offset to be; the task reads it in KV. The driver
     publishes to the subject `leave` if the task is to end after its batches. With a `rotation`
-    files are closed, and nothing is received but lines that a killed task has left in them.
+    files are closed, and nothing is received but lines that a killed task has left in them. With
+    `renew` the consumer is made again: the last sessions got no message that waits.
     """
 
     partition: int
@@ -137,6 +138,7 @@ class Assignment:
     pull: int = LARGEST_PULL
     session: SessionLimits = SessionLimits()
     leave: str = ""
+    renew: bool = False
 
     @property
     def nothing(self) -> Done:

@@ -33,6 +33,10 @@ _QUICK, _SLOW = 1.0, 5.0  # seconds for a pull
 _LARGEST = 3 * LARGEST_PULL  # for a single message of a broker that takes larger ones than ours
 
 
+class ConsumerChanged(ConnectionLost):
+    """Somebody has changed the configuration of the consumer; a person decides."""
+
+
 class Fetcher:
     """Fetches the messages of a partition from `first` on; they arrive in `arrivals`.
 
@@ -99,6 +103,8 @@ class Fetcher:
 
     async def _set_position(self) -> None:
         """Have the consumer deliver the next message."""
+        if self._assignment.renew:
+            await self._delete_consumer()
         delivered = (await self._open_consumer())["delivered"]
         if int(delivered["stream_seq"]) == self._reader.next_sequence - 1:
             self._reader.next_number = int(delivered["consumer_seq"]) + 1
@@ -106,10 +112,24 @@ class Fetcher:
             # also where the number is as before: each reset counts deliveries from 1 again
             await self._reset()
 
+    async def _delete_consumer(self) -> None:
+        """Delete a consumer that does not answer, or does not deliver, to create it again.
+
+        In a cluster whose servers die one after the other, the Raft group of a consumer in memory
+        may be left without a leader for ever (nats-server 2.15.1).
+        """
+        try:
+            await self._open_consumer()
+        except ConsumerChanged:
+            raise
+        except (ConnectionLost, Rejected):
+            pass  # that's fine: it is deleted for that
+        await self._reader.delete()
+
     async def _open_consumer(self) -> dict[str, Any]:
         """Return the state of the consumer, which is created if there is none.
 
-        Raises `ConnectionLost` if somebody has changed its configuration.
+        Raises `ConsumerChanged` if somebody has changed its configuration.
         """
         reader, config = self._reader, consumer_config(self._assignment.partition)
         try:
@@ -123,7 +143,7 @@ class Fetcher:
         wanted = {"headers_only": None, "pause_until": None, **config}
         found = state["config"]
         if changed := [key for key, value in wanted.items() if found.get(key) != value]:
-            raise ConnectionLost(
+            raise ConsumerChanged(
                 f"the configuration of consumer {reader.name} was changed ({', '.join(changed)}), "
                 "so it may leave lines out; delete it, and it is created again"
             )

@@ -57,16 +57,16 @@ class Wake:
             raise ConnectionLost("a replica lags, and may not have all messages")
         return not await self.count(sequence)
 
-    async def wait(self, sequence: int) -> None:
-        """Return when the partition has a message at `sequence` or later."""
+    async def wait(self, sequence: int) -> bool:
+        """Return True when the partition has a message at `sequence` or later."""
         while True:
             # created again after each pull that brought nothing: the client may be another one
             reader = self._reader
             if await reader.replace(at_sequence(sequence)):
-                return
+                return True
             with suppress(ConnectionLost):
                 if (await reader.pull(1, wait=_EXPIRES)).messages:
-                    return
+                    return True
             await asyncio.sleep(_AGAIN)
 
     async def close(self) -> None:

@@ -40,6 +40,7 @@ _MOST_ATTEMPTS = 3  # of --once at other causes
 _REFUSALS = 3  # after which --once gives up
 _LASTING_REFUSALS = 60  # without a leader: a broker that restarts has one after half a minute
 _RELEASE_PATIENCE = 1.0  # seconds
+_RENEWED_AFTER = 3  # sessions that got nothing; the third one makes the consumer again
 _EMPTY_PAUSE = 0.5  # seconds after a task that found nothing: never a tight loop of jobs
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class PartitionSupervisor:
         self._was_damaged = False  # and has not been claimed again since
         self._checked_at = self._disturbed_at = -inf
         self._attempts = 0  # that failed, in a row
+        self._is_awaited = False  # a message waits, says the broker
+        self._in_vain = 0  # sessions since the last batch that got no message although one waited
 
     async def run(self) -> None:
         """Keep the partition received.
@@ -196,7 +199,8 @@ class PartitionSupervisor:
         await self._check_stream()
         if not self._has_more:
             if self._shared.limits.once:
-                return not await self.wake.is_drained(self._offset.next)
+                self._is_awaited = not await self.wake.is_drained(self._offset.next)
+                return self._is_awaited
             await self._wait_until_woken()
         return True
 
@@ -214,6 +218,7 @@ class PartitionSupervisor:
         gone back to an earlier state: the message that it waits for may be there already.
         """
         timer, self._slot = self.timer, self._shared.slot_of(self._index)
+        self._is_awaited = False
         woken = run_unless_stopped(self._slot.joining, self.wake.wait(self._offset.next))
         waiting = asyncio.ensure_future(run_unless_stopped(timer.asked, woken))
         try:
@@ -225,7 +230,7 @@ class PartitionSupervisor:
                     await self.claim.check_ownership()
                     if timer.is_due:
                         return
-            await waiting
+            self._is_awaited = bool(await waiting)
         finally:
             waiting.cancel()
 
@@ -240,6 +245,8 @@ class PartitionSupervisor:
         fault("report_received")
         self.claim.advance(report.done)
         self._is_silent = not report.batches
+        if report.batches:
+            self._in_vain = 0
         if was_due and report.batches:
             self.timer.note_lines()
         self._count(report)
@@ -247,11 +254,13 @@ class PartitionSupervisor:
             case Ending.SILENCE:
                 was_woken = not self._has_more and rotation is ForcedRotation.NONE
                 if was_woken and not report.batches:
+                    self._in_vain += self._is_awaited
                     await run_unless_stopped(self.stop, asyncio.sleep(_EMPTY_PAUSE))
             case Ending.TIME | Ending.ASKED:
                 return True
             case Blocked(cause, detail):
                 self.timer.retry(rotation)
+                self._in_vain += cause is Cause.BROKER
                 await self._wait_blocked(cause, detail)
                 return True  # only a session finds out whether it is mended
             case Superseded(detail, successor):
@@ -278,6 +287,7 @@ class PartitionSupervisor:
             rotation=rotation,
             pull=limits.pull,
             session=self._limit_session(limits.session),
+            renew=self._in_vain % _RENEWED_AFTER == _RENEWED_AFTER - 1,
         )
         report = asyncio.ensure_future(self._slot.run(assignment))
         ending = asyncio.ensure_future(self._end_task_when_asked())

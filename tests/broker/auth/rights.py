@@ -90,7 +90,7 @@ CONSUMERS = (
     _consumer(
         "receiver-p0",
         "r0",
-        delete="all ops",
+        delete="r0 all ops",
         info="r0 all watch ops",
         reset="r0 all ops",
         acknowledge="r0 all ops",

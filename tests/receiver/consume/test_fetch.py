@@ -1,10 +1,14 @@
 """The durable consumer delivers all messages in order, even if another client disturbs it."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.pulling import pull
+from receiver.consume import task
 from receiver.consume.assignment import Cause
 from receiver.consume.fetch import consumer_config
 from receiver.consume.reader import PartitionReader
@@ -20,6 +24,31 @@ def sequences(partition: Partition, first: int = 1) -> list[int]:
         connection, partition.assignment(), first, "LOGS", TaskEnd(ONE_BATCH)
     ) as reading:
         return [delivery.sequence for pull in reading.pull_batch() for delivery, _ in pull]
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_a_consumer_that_does_not_answer_is_made_again(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, *, renew: bool
+) -> None:
+    partition.lines("web01", b"1\n")
+    connection = background.connection((partition.url,))
+    api, is_well = connection.api, False
+
+    async def answer(call: str, *arguments: Any, **options: Any) -> dict[str, Any]:
+        nonlocal is_well
+        is_well |= call == "CONSUMER.DELETE.LOGS.receiver-p0"
+        if call == "CONSUMER.INFO.LOGS.receiver-p0" and not is_well:
+            raise ConnectionLost("no answer in 5 s")
+        return await api(call, *arguments, **options)
+
+    monkeypatch.setattr(connection, "api", answer)
+    wanted = replace(partition.assignment(), renew=renew)
+    with PartitionReader(connection, wanted, 1, "LOGS", TaskEnd(ONE_BATCH)) as reading:
+        if renew:
+            assert len(next(reading.pull_batch())) == 1
+        else:
+            with pytest.raises(ConnectionLost, match="no answer"):
+                next(reading.pull_batch())
 
 
 def configure(partition: Partition, **change: object) -> None:
@@ -49,7 +78,10 @@ def test_a_consumer_that_leaves_lines_out_blocks(
     partition.lines("web01", b"1")
     configure(partition, **{name: value})
 
-    blocked(partition.run(), Cause.BROKER, "delete it")
+    for renew in (False, True):
+        wanted = replace(partition.assignment(), renew=renew)
+        (report,) = task.run_sessions([wanted], partition.destination)
+        blocked(report.outcome, Cause.BROKER, "delete it")
     assert partition.files() == {}
 
 

@@ -18,7 +18,15 @@ from nats_logship.app.locks import exclusive_lock
 from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Report, SessionLimits
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    Ending,
+    Report,
+    SessionLimits,
+)
 from receiver.consume.claim import Claim, move_offset
 from tests.conftest import Server
 from tests.receiver.partition import Partition
@@ -213,3 +221,22 @@ async def test_a_session_dealt_away_while_it_joins_a_task_moves(partition: Parti
             loop.shared.use_slots(1)
             await first.joining.wait()
         await loop.until(lambda: first.has_reported)
+
+
+async def test_sessions_that_get_nothing_make_the_consumer_again_now_and_then(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewals, run = list[bool](), task.run_sessions
+
+    def get_nothing(all_: Sequence[Assignment], destination: Destination) -> Sequence[Report]:
+        renewals.extend(one.renew for one in all_)
+        if len(renewals) == 7:
+            return run(all_, destination)
+        outcome = Blocked(Cause.BROKER, "no answer") if len(renewals) < 4 else Ending.SILENCE
+        return [Report(one.nothing, 0, outcome) for one in all_]
+
+    monkeypatch.setattr(task, "run_sessions", get_nothing)
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+    assert renewals[:7] == [False, False, True, False, False, False, True]
