@@ -43,6 +43,19 @@ async def test_a_purge_keeps_what_a_table_does_not_have(
     assert (await find_needs(connection, info, [])).get("table /srv/logs") == needed
 
 
+@pytest.mark.parametrize("done", [(2, 4), (4, 2), (2, 3)])
+async def test_a_purge_keeps_what_one_of_two_tables_at_the_same_path_does_not_have(
+    connection: Connection, done: tuple[int, int]
+) -> None:
+    await publish_and_note(connection, done[0])
+    info = await connection.api("STREAM.INFO.LOGS")
+    other = {"LOGS": StreamProgress(info["created"], done[1])}
+    progress = TableProgress("/srv/logs", "elsewhere:1", streams=other)
+    await write(connection, OFFSETS_BUCKET, table_key("8"), progress.encode(), 0)
+
+    assert await find_needs(connection, info, []) == {"table /srv/logs": 2}
+
+
 async def test_a_table_without_a_writer_is_named_until_it_is_forgotten(
     connection: Connection,
 ) -> None:
