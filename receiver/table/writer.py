@@ -19,7 +19,7 @@ from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.table_progress import StreamProgress
 from receiver.driver.stopping import run_unless_stopped
 from receiver.table.claim import TableClaim
-from receiver.table.gaps import GapWriter, Row, leave_out_known
+from receiver.table.gaps import GapWriter, Row
 from receiver.table.log import Log, Overtaken, TableTrouble
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
@@ -47,7 +47,7 @@ class JobFailed(Exception):
     """Spark gave up on a job, with its reason; the next round does the same work again."""
 
 
-_FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected)
+_FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class TableWriter:
     ) -> None:
         """Commit what is missing before the lines, with how far unreadable messages are in it."""
         files, rows = list[File](), list[Row]()
-        for one in leave_out_known(self.gaps, removed):
+        for one in self._leave_out_known(removed):
             writer = GapWriter(self.gaps.location, one.stream)
             writer.add_removed(one.first, one.until, one.reason)
             writer.flush()
@@ -232,6 +232,15 @@ class TableWriter:
             self.gaps.append(files, ends)
             fault("table_gaps")
             self.meter.gaps += sum(one.rows for one in files)
+
+    def _leave_out_known(self, removed: Sequence[Removed]) -> Iterable[Removed]:
+        """Return what has no row in `gaps` yet: a round that failed has left one."""
+        if not removed:
+            return ()
+        firsts = [("kind", "=", "removed"), ("first", "in", [one.first for one in removed])]
+        known = self.gaps.read(["stream", "first", "until"], firsts)
+        keys = [(row["stream"], row["first"], row["until"]) for row in known]
+        return [one for one in removed if (one.stream, one.first, one.until) not in keys]
 
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
         """Write progress that the entry does not have, also if an earlier answer was lost."""

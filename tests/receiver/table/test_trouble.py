@@ -344,6 +344,41 @@ def test_a_file_that_is_gone_keeps_no_others_from_being_written_and_merged(
     assert progress.streams["LOGS"].next == 7
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * 999)])
+def test_lines_are_written_on_though_a_file_of_gaps_is_damaged_or_gone(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
+) -> None:
+    tabled.publish_some(4)
+    api(tabled.url, "STREAM.MSG.DELETE.LOGS", {"seq": 3, "no_erase": True})
+    tabled.write()
+    [gap] = Path(tabled.location.child("gaps").root).rglob("*.parquet")
+    damage(gap)
+    config = api(tabled.url, "STREAM.INFO.LOGS")["config"]
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    api(tabled.url, "STREAM.CREATE.LOGS", config)
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
+    tabled.write()
+
+    assert [row[0] for row in tabled.rows("sequence", "pos = 0")] == [1, 2, 4, 1, 2, 4]
+    assert gap.name in caplog.text
+
+
+def test_gaps_that_cannot_be_written_are_one_plain_error(tabled: Tabled) -> None:
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
+    today = datetime.now(UTC).date()  # noqa: TID251 - that of the gap
+    for day in (today, today + timedelta(days=1)):
+        Path(tabled.location.child("gaps").root, f"date={day}").touch()
+
+    with pytest.raises(OperatorError, match="File exists"):
+        tabled.write()
+
+
 def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled) -> None:
     for _ in range(2):
         tabled.publish_some(3)
