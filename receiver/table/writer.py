@@ -176,8 +176,7 @@ class TableWriter:
             start = find_start(state, self.lines.transaction, beginning)
             key, own = (name, state.created), transaction_name(name, state.created)
             plan.unknown |= self.lines.transaction(own) is None
-            if start.removed:
-                plan.removed.append(start.removed)
+            plan.removed += start.removed
             self._add_ranges(plan, self._cap(state), start.first)
             plan.starts[key] = start.first
         self.meter.note_plan(plan.behind)

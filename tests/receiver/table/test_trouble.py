@@ -202,6 +202,26 @@ def test_a_restored_stream_that_has_lost_its_beginning_is_a_gap_through_a_kill(
     tabled.has_each_line_once()
 
 
+def test_a_restored_stream_that_has_lost_its_end_is_named_as_lines_may_be_there_twice(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture
+) -> None:
+    tabled.publish_some(9)
+    tabled.write()
+    info = api(tabled.url, "STREAM.INFO.LOGS")
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
+    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    for _ in range(2):
+        tabled.publish_some(1)
+        tabled.write()
+
+    gaps = sorted((gap["stream"], gap["first"], gap["until"]) for gap in tabled.gaps())
+    after = api(tabled.url, "STREAM.INFO.LOGS")["created"]
+    assert gaps == [(f"LOGS/{info['created']}", 6, 10), (f"LOGS/{after}", 6, 8)]
+    assert "sequences 6 to 9, removed: the stream was restored up to sequence 5" in caplog.text
+    tabled.has_each_line_once()
+
+
 @pytest.mark.parametrize(("grace", "kept"), [(1, 6), (0, 1)])
 def test_readers_of_an_older_version_are_not_disturbed_within_their_grace(
     tabled: Tabled, grace: int, kept: int
