@@ -279,6 +279,23 @@ def test_a_file_in_the_way_of_the_folder_is_an_error_in_one_line(
     assert (ended.returncode, ended.stderr) == (Exit.CONFIGURATION, text)
 
 
+@pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\tb"])
+def test_a_folder_that_delta_rs_takes_for_another_one_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="rename the folder"):
+        Location(str(tmp_path / name)).require_folder()
+
+
+@pytest.mark.parametrize("name", ["a b", "[é]*?#%x"])
+def test_folders_of_other_names_are_written(tabled: Tabled, name: str) -> None:
+    tabled.location = Location(f"{tabled.location.uri}/{name}")
+    tabled.location.require_folder()
+    tabled.publish_some(2)
+    tabled.write()
+
+    assert [*Path(tabled.location.uri, "lines").rglob("*.parquet")]
+    assert tabled.read_by_duckdb() == tabled.sent
+
+
 def test_days_are_kept_whole() -> None:
     with pytest.raises(UsageError, match="whole days"):
         load(TableSettings, {"table": "/t", "keep": "90m"}, None)
