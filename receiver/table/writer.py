@@ -247,7 +247,8 @@ class TableWriter:
         if found == self.claim.progress.streams:
             return
         now = format_datetime(datetime.now(UTC), "milliseconds")  # noqa: TID251 - shown to people
-        await self.claim.store(found, rows, now)
+        self.meter.files = len(await asyncio.to_thread(self.lines.files))
+        await self.claim.store(found, rows=rows, files=self.meter.files, now=now)
 
     async def _release(self) -> None:
         if self.meter.started:
