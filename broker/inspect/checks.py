@@ -34,6 +34,7 @@ _DAY = 86_400.0
 _MOST_NAMED = 5  # partitions in one line
 # the values from which on a check is a warning, and critical
 _AGE = (600.0, 3600.0)  # seconds that the oldest message has waited for its receiver
+_AGE_OF_RUNS = (26 * 3600.0, 7 * _DAY)  # for a table that a daily run writes
 _SPACE = (0.75, 0.90)
 _ANSWER = (0.5, 1.0)  # seconds
 _CERTIFICATE = (-30 * _DAY, -7 * _DAY)  # seconds since its end
@@ -167,10 +168,11 @@ def _describe_waiting(messages: int, oldest: float) -> str:
 
 def _check_table(one: TableStatus) -> tuple[Grade, str]:
     """Grade a table: the stream keeps its lines until they are written or it is forgotten."""
-    if not one.readable or one.running is False:
-        text = f"table {one.text()}; start its writer, or drop it: `logreceiver table --forget`"
-        return max(Grade.WARNING, _grade(one.behind_seconds, _AGE)), text
-    return _grade(one.behind_seconds, _AGE), f"table {one.text()}"
+    grade = _grade(one.behind_seconds, _AGE_OF_RUNS if one.between_runs else _AGE)
+    if not one.readable or (one.running is False and not one.between_runs):
+        grade = max(Grade.WARNING, grade)
+    todo = "; start its writer, or drop it: `logreceiver table --forget`"
+    return grade, f"table {one.text()}{todo if grade and not one.running else ''}"
 
 
 def _check_partition(one: PartitionStatus) -> tuple[Grade, str]:

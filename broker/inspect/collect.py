@@ -247,9 +247,11 @@ async def _collect_table(
         epoch=progress.epoch,
         committed_at=progress.committed_at,
         rows=progress.rows,
+        files=progress.files,
         behind=behind,
         behind_seconds=age,
         running=running,
+        between_runs=progress.once and progress.released,
     )
 
 

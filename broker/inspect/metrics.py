@@ -27,6 +27,7 @@ _STREAM = (
     *("messages", "bytes", "max_bytes", "max_age_seconds"),
     *("lost_messages", "current_replicas", "wanted_replicas"),
 )
+_TABLE = ("behind", "behind_seconds", "between_runs", "files")
 _Row = tuple[Sequence[str], float | None]
 
 
@@ -104,7 +105,7 @@ def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
         "partition_", ["partition", "stream"], partitions, "behind", "behind_seconds"
     )
     tables = [([one.table, one.id], one) for one in status.tables if one.readable]
-    yield from _make_gauges("table_", ["table", "id"], tables, "behind", "behind_seconds")
+    yield from _make_gauges("table_", ["table", "id"], tables, *_TABLE)
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
     text = "Operations that the replica is behind the leader."

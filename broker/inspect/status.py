@@ -157,8 +157,8 @@ class TableStatus(BaseModel, frozen=True):
     """A table that `logreceiver table` writes, by its entry in LOGS_OFFSETS.
 
     `behind` is how many messages it may not have yet, `behind_seconds` the age of the oldest of
-    them. `running` says whether its owner answers, None if that is unknown. `readable` is False
-    for an entry that cannot be read.
+    them. `running` says whether its owner answers, None if that is unknown. `between_runs`: the
+    last run with `--once` has ended in order. `readable` is False for an entry that cannot be read.
     """
 
     id: str
@@ -167,9 +167,11 @@ class TableStatus(BaseModel, frozen=True):
     epoch: int = 0
     committed_at: str = ""
     rows: int = 0
+    files: int = 0
     behind: int = 0
     behind_seconds: float = 0.0
     running: bool | None = None
+    between_runs: bool = False
     readable: bool = True
 
     def text(self) -> str:
@@ -178,8 +180,13 @@ class TableStatus(BaseModel, frozen=True):
             return f"{self.id}: its entry cannot be read"
         state = f"{self.behind} behind" if self.behind else "up to date"
         age = f", the oldest for {format_rounded(self.behind_seconds)}" if self.behind else ""
-        owner = {True: self.owner, False: "nobody", None: self.owner}[self.running]
-        return f"{self.table}: {state}{age}, {self.rows} rows, written by {owner} ({self.id})"
+        has = f"{self.rows} rows in {format_count(self.files, 'file')}"
+        last = (
+            f"last commit {_shorten_time(self.committed_at)}" if self.committed_at else "no commit"
+        )
+        nobody = "runs with --once" if self.between_runs else "nobody"
+        owner = nobody if self.running is False else self.owner
+        return f"{self.table}: {state}{age}, {has}, {last}, written by {owner} ({self.id})"
 
 
 class BrokerStatus(BaseModel, frozen=True):

@@ -51,7 +51,8 @@ async def find_needs(
     for table in await read_tables(connection):
         asked = {"seq": table.first_needed(info), "next_by_subj": ">"}
         if message := await find_message(connection, stream, asked):
-            found[table.name] = message.sequence
+            least = found.get(table.name, message.sequence)  # two machines may have one address
+            found[table.name] = min(least, message.sequence)
     return found | find_consumer_needs(await list_consumers(connection, stream))
 
 

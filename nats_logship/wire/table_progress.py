@@ -30,7 +30,8 @@ class TableProgress(msgspec.Struct, frozen=True):
     """How far a table is written, by stream, and by whom. Times are RFC 3339.
 
     `table` is its address without secrets. A higher `epoch` fences lower ones. The owner answers at
-    `presence` (empty: it cannot); `released` says that it has ended in order.
+    `presence` (empty: it cannot); `released` says that it has ended in order, `once` that it is run
+    now and then (`--once`). The table has so many `files`.
     """
 
     table: str
@@ -40,7 +41,9 @@ class TableProgress(msgspec.Struct, frozen=True):
     presence: str = ""
     committed_at: str = ""
     rows: int = 0
+    files: int = 0
     released: bool = False
+    once: bool = False
     version: int = _VERSION
 
     def encode(self) -> bytes:

@@ -33,7 +33,7 @@ _FIRST_EXECUTOR, _AGAIN = 10.0, 0.1  # seconds
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
 _PACKED = (
-    *("nats_logship", "receiver", "nats", "zstandard", "msgspec"),
+    *("nats_logship", "receiver", "nats", "zstandard", "msgspec", "re2"),
     *("nacl", "cffi", "_cffi_backend"),
 )
 """Packages that executors get if they are installed here; `nacl` is an extra, for keys."""

@@ -29,6 +29,7 @@ class TableClaim:
     address: str
     owner: str
     presence: str = ""
+    once: bool = False
     progress: TableProgress = field(default_factory=lambda: TableProgress("", ""))
     _revision: int = 0
 
@@ -55,21 +56,25 @@ class TableClaim:
                 epoch=before.epoch + 1,
                 presence=self.presence,
                 released=False,
+                once=self.once,
             )
         )
         fault("table_claimed")
 
-    async def store(self, streams: Mapping[str, StreamProgress], rows: int, now: str) -> None:
+    async def store(
+        self, streams: Mapping[str, StreamProgress], *, rows: int, files: int, now: str
+    ) -> None:
         """Write progress that is committed: retention may remove what is before it.
 
-        Raises `FencedError` if another writer has claimed the table or a person has dropped it,
-        `Rejected`, `ConnectionLost`.
+        The table has `rows` more, and so many files. Raises `FencedError` if another writer has
+        claimed the table or a person has dropped it, `Rejected`, `ConnectionLost`.
         """
         await self._write(
             msgspec.structs.replace(
                 self.progress,
                 streams=dict(streams),
                 rows=self.progress.rows + rows,
+                files=files,
                 committed_at=now,
             )
         )

@@ -26,7 +26,7 @@ from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.storage.containers import name_container
 from receiver.table.level import find_levels
-from receiver.table.line_time import find_times
+from receiver.table.line_time import read_times
 from receiver.table.parquet import TableForm
 from receiver.table.record import number_records
 
@@ -207,14 +207,14 @@ def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
     numbers = pa.arange(0, len(line)).cast(pa.int32())
     before = pa.array([part.before for part in parts], pa.int32())
     pos = pc.add(numbers, pc.subtract(before, starts).take(parents))
-    times = pa.array([part.stored_at // 1000 for part in parts], pa.int64()).cast(_TIME)
+    time = pa.array([part.stored_at // 1000 for part in parts], _TIME).take(parents)
     columns = {
-        "time": times.take(parents),
+        "time": time,
         "sequence": pa.array([part.sequence for part in parts], pa.int64()).take(parents),
         "pos": pos,
         "line": line,
         "level": find_levels(line),
-        "ts": find_times(line, parents, line.take(starts), [part.stored_at for part in parts]),
+        "ts": read_times(line, time),
         "raw": raw,
         "piece": _mark_pieces(parts, lists.offsets, len(line)),
         "record": _find_records(parts, lines, pos),

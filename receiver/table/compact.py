@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from nats_logship.app.faults import fault
 from receiver.table.columns import GROUP_BYTES
 from receiver.table.location import Location
-from receiver.table.log import KnownFile
-from receiver.table.parquet import File, TableForm, write_tables
+from receiver.table.parquet import File, KnownFile, TableForm, write_tables
 
 _HOUR_BYTES = 128 * 1024 * 1024  # of a file of an hour, compressed
 _DAY_BYTES = 256 * 1024 * 1024

@@ -1,7 +1,6 @@
 """The table `gaps`: what `lines` does not have, a row for each message or run of sequences."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -11,9 +10,8 @@ import pyarrow as pa
 from nats_logship.app.timestamps import to_datetime
 from receiver.table.columns import Unreadable
 from receiver.table.location import Location
-from receiver.table.log import Log
 from receiver.table.parquet import File, TableForm, write_tables
-from receiver.table.plan import REMOVED, Removed
+from receiver.table.plan import REMOVED
 
 GAPS = TableForm(
     name="gaps",
@@ -93,14 +91,3 @@ class GapWriter:
 
 def _day_of(row: Row) -> Any:
     return row["time"].date()
-
-
-def leave_out_known(log: Log, removed: Sequence[Removed]) -> list[Removed]:
-    """Return what has no row yet: a round that failed has left one. Raises as `Log.refresh`."""
-    if not removed:
-        return []
-    columns = ["stream", "first", "until"]
-    firsts = [("kind", "=", "removed"), ("first", "in", [one.first for one in removed])]
-    known = log.table.to_pyarrow_table(columns=columns, filters=firsts).to_pylist()
-    keys = [(row["stream"], row["first"], row["until"]) for row in known]
-    return [one for one in removed if (one.stream, one.first, one.until) not in keys]

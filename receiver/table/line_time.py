@@ -3,27 +3,24 @@
 | form | example |
 |---|---|
 | ISO 8601, RFC 3339; UTC without a zone | `2026-11-20T14:03:05.123Z`, `2026-11-20 14:03:05,123` |
+| in JSON behind its key, else as in other lines | `{"msg":"x","time":"2026-11-20T14:03:05Z"}` |
 | nginx, Apache | `[20/Nov/2026:14:03:05 +0100]` |
 | syslog; without a year: the last one before storage | `Nov 20 14:03:05` |
 
-The first line of a part shows the form of all of its lines. So Python looks at one line of each
-part, and Arrow cuts and reads the others: a line in another form has no time.
+Each form is searched in the lines that have none of the forms before. Arrow cuts and reads all
+lines that have their time where another line has it. RE2 finds it in the others, which is slower.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import timedelta
-from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nats_logship.app.timestamps import to_datetime
-
-_SEARCHED = 128  # bytes of the first line
-_MOST_SHAPES = 8  # in a row group: each takes a pass over its lines
+_SEARCHED = 128  # bytes of a line, if it is not JSON
+_MOST_SHAPES = 4  # each takes a pass over lines
 _TIME = pa.timestamp("us")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = "|".join(_MONTHS)
@@ -38,116 +35,117 @@ _ZONE = r"Z|[+-][0-9]{2}:?[0-9]{2}"
 _ISO = rf"(?P<s>{_SECONDS})(?:[.,](?P<f>[0-9]{{1,9}}))?(?P<z>{_ZONE})?"
 _ACCESS = rf"[0-3][0-9]/(?:{_MONTH})/[0-9]{{4}}:{_CLOCK} [+-][0-9]{{4}}\]"
 _SYSLOG = rf"(?:{_MONTH}) [ 1-3][0-9] {_CLOCK}"
+_KEY = r'"(?:@?time|@?timestamp|ts|@t|date|datetime|asctime)" ?: ?"'
 _LONGEST = 40  # bytes of a time
-_AHEAD = timedelta(days=1)  # of UTC, for zones and clocks
-
-
-class _Form(Enum):
-    NONE = ""
-    ISO = _ISO
-    ACCESS = rf"\[{_ACCESS}"
-    SYSLOG = rf"^{_SYSLOG}"
+_AHEAD = pa.scalar(24 * 3600 * 1_000_000, pa.duration("us"))  # of UTC, for zones and clocks
 
 
 class _Shape(NamedTuple):
-    """Where a time is in a line; `start`, `digits` of the fraction and `zone` are in bytes.
+    """Where a line has its time, behind which bytes; those of the fraction and of the zone."""
 
-    No time is later than `month` of `year`.
-    """
-
-    form: _Form
-    start: int = 0
-    digits: int = 0
-    zone: int = 0
-    year: int = 0
-    month: int = 0
-
-
-_NONE = _Shape(_Form.NONE)
-_FIRST = [(form, re.compile(form.value.encode())) for form in _Form if form is not _Form.NONE]
+    start: int
+    before: bytes
+    digits: int
+    zone: int
 
 
 def find_times(
-    line: pa.Array, parents: pa.Array, first: pa.Array, stored_at: Sequence[int]
+    line: pa.Array, parents: pa.Array, _: pa.Array, stored_at: Sequence[int]
 ) -> pa.Array:
-    """Return the time of each line in UTC, None for none.
-
-    `parents` has the part of each line, `first` the first line of each part, and `stored_at` when
-    each part was stored (nanoseconds since the epoch).
-    """
-    shapes = [
-        _find_shape(text or b"", at)
-        for text, at in zip(
-            pc.binary_slice(first.cast(pa.binary()), 0, _SEARCHED).to_pylist(),
-            stored_at,
-            strict=True,
-        )
-    ]
-    known = [one for one in dict.fromkeys(shapes) if one is not _NONE][:_MOST_SHAPES]
-    found = pa.nulls(len(line), _TIME)
-    raw = line.cast(pa.binary())
-    if len(known) == 1 and known[0] == shapes[0] and _NONE not in shapes:
-        return _READ[known[0].form](raw, known[0]).cast(pa.timestamp("us", "UTC"))
-    numbers = {shape: number for number, shape in enumerate(known)}
-    codes = pa.array([numbers.get(one) for one in shapes], pa.int8()).take(parents)
-    for shape, number in numbers.items():
-        is_it = pc.fill_null(pc.equal(codes, number), False)
-        times = _READ[shape.form](raw.filter(is_it), shape)
-        found = pc.replace_with_mask(found, is_it, times)
-    return found.cast(pa.timestamp("us", "UTC"))
+    """Return what `read_times` does; parts were stored at `stored_at`, in nanoseconds."""
+    return read_times(line, pa.array([at // 1000 for at in stored_at], _TIME).take(parents))
 
 
-def _find_shape(line: bytes, stored_at: int) -> _Shape:
-    hits = [(one.start(), form, one) for form, regex in _FIRST if (one := regex.search(line))]
-    if not hits:
-        return _NONE
-    start, form, hit = min(hits, key=lambda one: one[0])
-    match form:
-        case _Form.ISO:
-            return _Shape(form, start, len(hit["f"] or b""), len(hit["z"] or b""))
-        case _Form.SYSLOG:
-            latest = to_datetime(stored_at) + _AHEAD
-            return _Shape(form, year=latest.year, month=latest.month)
-        case _:
-            return _Shape(form)
+def read_times(line: pa.Array, stored_at: pa.Array) -> pa.Array:
+    """Return the time of each line in UTC, None for none; `stored_at` is when it was stored."""
+    whole = line.cast(pa.binary())
+    head = pc.binary_slice(whole, 0, _SEARCHED)
+    times = _read_json(whole)
+    times = _or_else(times, partial(_read_iso, "^"), head)
+    times = _or_else(times, _read_syslog, head, stored_at)
+    times = _or_else(times, _read_access, head)
+    times = _or_else(times, partial(_read_iso, ""), head)
+    return times.cast(pa.timestamp("us", "UTC"))
+
+
+def _or_else(times: pa.Array, read: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
+    """Return times, and what `read` finds in the lines that have none."""
+    if times.null_count == len(times):
+        return read(*columns)
+    if not times.null_count:
+        return times
+    rest = pc.is_null(times)
+    return pc.replace_with_mask(times, rest, read(*(one.filter(rest) for one in columns)))
+
+
+def _read_json(raw: pa.Array) -> pa.Array:
+    is_json = pc.starts_with(raw, "{")
+    return _fill(is_json, _read_iso(_KEY, raw.filter(is_json)))
+
+
+def _read_iso(lead: str, raw: pa.Array) -> pa.Array:
+    """Return the first time of each line behind the pattern `lead`."""
+    shape = _find_shape(lead, raw[0].as_py()) if len(raw) else None
+    times = _read_shape(shape, raw) if shape else pa.nulls(len(raw), _TIME)
+    return _or_else(times, partial(_read_other_iso, lead), raw)
+
+
+def _read_other_iso(lead: str, raw: pa.Array) -> pa.Array:
+    has_time = pc.match_substring_regex(raw, lead + _SECONDS)
+    lines = raw.filter(has_time)
+    times = pa.nulls(len(lines), _TIME)
+    for _ in range(_MOST_SHAPES):
+        number = pc.index(pc.is_null(times), True).as_py()
+        if number >= 0 and (shape := _find_shape(lead, lines[number].as_py())):
+            times = _or_else(times, partial(_read_shape, shape), lines)
+    return _fill(has_time, _or_else(times, partial(_search_iso, lead), lines))
+
+
+def _find_shape(lead: str, line: bytes) -> _Shape | None:
+    hit = _compile(lead + _ISO).search(line)
+    if hit is None:
+        return None
+    start, before = hit.start(), line[hit.start() : hit.start("s")]
+    return _Shape(start, before, len(hit["f"] or b""), len(hit["z"] or b""))
+
+
+@lru_cache(8)
+def _compile(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
 
 
 @lru_cache(64)
-def _pattern_of(digits: int, zone: int) -> str:
+def _pattern_of(before: bytes, digits: int, zone: int) -> str:
     """Return the pattern of a time with so many digits and bytes of a zone, and nothing behind."""
     fraction = rf"[.,][0-9]{{{digits}}}" if digits else ""
     zones = {0: "", 1: "Z", 5: r"[+-][0-9]{4}", 6: r"[+-][0-9]{2}:[0-9]{2}"}
-    return rf"^{_SECONDS}{fraction}{zones[zone]}(?:[^0-9.,Z+]|$)"
+    return rf"^{re.escape(before.decode())}{_SECONDS}{fraction}{zones[zone]}(?:[^0-9.,Z+]|$)"
 
 
-def _read_iso(raw: pa.Array, shape: _Shape) -> pa.Array:
-    """Read lines whose times have the very shape at once, and the others by a slower pattern."""
-    text = pc.binary_slice(raw, shape.start, shape.start + _LONGEST)
-    is_same = pc.match_substring_regex(text, _pattern_of(shape.digits, shape.zone))
-    same = text.filter(is_same)
-    behind = 19 + bool(shape.digits) + shape.digits
+def _read_shape(shape: _Shape, raw: pa.Array) -> pa.Array:
+    """Return the times of lines that have the very shape."""
+    start, before, digits, zone = shape
+    text = pc.binary_slice(raw, start, start + len(before) + _LONGEST)
+    is_same = pc.match_substring_regex(text, _pattern_of(before, digits, zone))
+    same, begin = text.filter(is_same), len(before)
+    fraction, behind = begin + 20, begin + 19 + bool(digits) + digits
     times = _add_up(
-        pc.binary_slice(same, 0, 19),
-        pc.binary_slice(same, 20, 20 + min(shape.digits, 6)) if shape.digits else None,
-        pc.binary_slice(same, behind, behind + shape.zone) if shape.zone > 1 else None,
+        pc.binary_slice(same, begin, begin + 19),
+        pc.binary_slice(same, fraction, fraction + min(digits, 6)) if digits else None,
+        pc.binary_slice(same, behind, behind + zone) if zone > 1 else None,
     )
-    if len(same) == len(text):
-        return times
-    found = pc.replace_with_mask(pa.nulls(len(text), _TIME), is_same, times)
-    is_other = pc.and_(pc.invert(is_same), pc.match_substring_regex(text, rf"^{_SECONDS}"))
-    other = pc.extract_regex(text.filter(is_other), rf"^{_ISO}")
-    if not len(other):
-        return found
-    digits = pc.ascii_rpad(other.field("f").cast(pa.string()), 6, "0")
-    times = _add_up(
-        other.field("s"), pc.binary_slice(digits.cast(pa.binary()), 0, 6), other.field("z")
-    )
-    return pc.replace_with_mask(found, is_other, times)
+    return _fill(is_same, times)
 
 
-def _read_access(raw: pa.Array, _: _Shape) -> pa.Array:
+def _search_iso(lead: str, raw: pa.Array) -> pa.Array:
+    parts = pc.extract_regex(raw, lead + _ISO)
+    digits = pc.ascii_rpad(parts.field("f").cast(pa.string()), 6, "0").cast(pa.binary())
+    return _add_up(parts.field("s"), pc.binary_slice(digits, 0, 6), parts.field("z"))
+
+
+def _read_access(raw: pa.Array) -> pa.Array:
     """Read the time behind the first bracket of each line."""
-    lists = pc.split_pattern(pc.binary_slice(raw, 0, 4 * _SEARCHED), "[", max_splits=1)
+    lists = pc.split_pattern(raw, "[", max_splits=1)
     has_bracket = pc.equal(pc.list_value_length(lists), 2)
     begins = pc.add(lists.offsets.slice(0, len(raw)), 1).filter(has_bracket)
     text = lists.flatten().take(begins)
@@ -158,24 +156,18 @@ def _read_access(raw: pa.Array, _: _Shape) -> pa.Array:
     return _fill(where, _checked(days, cut(21, 26)))
 
 
-def _read_syslog(raw: pa.Array, shape: _Shape) -> pa.Array:
+def _read_syslog(raw: pa.Array, stored_at: pa.Array) -> pa.Array:
     text = pc.binary_slice(raw, 0, 15)
     fits = pc.match_substring_regex(text, rf"^{_SYSLOG}")
-    text = text.filter(fits)
+    text, latest = text.filter(fits), pc.add(stored_at.filter(fits).cast(_TIME), _AHEAD)
     cut = partial(pc.binary_slice, text)
     day = pc.replace_substring(cut(4, 6), " ", "0")
     months = _month_numbers(cut(0, 3))
-    is_before = pc.greater(months, pa.scalar(b"%02d" % shape.month, pa.binary()))
-    year = pc.if_else(is_before, b"%d" % (shape.year - 1), b"%d" % shape.year)
+    is_before = pc.greater(months.cast(pa.string()).cast(pa.int64()), pc.month(latest))
+    year = pc.subtract(pc.year(latest), is_before.cast(pa.int64()))
+    year = year.cast(pa.string()).cast(pa.binary())
     days = _join(year, b"-", months, b"-", day, b"T", cut(7, 15))
     return _fill(fits, _checked(days, None))
-
-
-_READ: dict[_Form, Callable[[pa.Array, _Shape], pa.Array]] = {
-    _Form.ISO: _read_iso,
-    _Form.ACCESS: _read_access,
-    _Form.SYSLOG: _read_syslog,
-}
 
 
 def _join(*parts: pa.Array | bytes) -> pa.Array:

@@ -4,6 +4,7 @@ Files are complete and on disk when `write` ends, under a name that nobody else 
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
 from receiver.storage.disk import raise_if_failed
+
+_NOT_WRITTEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,13 @@ class Location:
         return self.uri if self.folder is None else str(self.folder)
 
     def require_folder(self) -> None:
-        """Raise `ConfigurationError` if there is something else in the place of the folder."""
+        """Raise `ConfigurationError` if there is no folder, or one that delta-rs cannot write."""
         folder = self.folder
+        if folder and (found := _NOT_WRITTEN.search(str(folder))):
+            raise ConfigurationError(
+                f"--table {self.uri}: {found[0]!r} in a path is something else for delta-rs; "
+                "rename the folder, or give another one"
+            )
         for path in (folder, *folder.parents) if folder else ():
             if path.exists() and not path.is_dir():
                 raise ConfigurationError(f"--table {self.uri}: {path} is not a folder")

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,13 +25,15 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import fault
 from nats_logship.table_files import explain
 from receiver.table.location import Location, sync_folder
-from receiver.table.parquet import File, TableForm
+from receiver.table.parquet import File, KnownFile, TableForm
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 2 days"}
 _PARTITIONED = ["date"]
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _CHECKPOINT_EVERY = 20  # versions
+
+Filter = tuple[str, str, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +44,6 @@ class Overtaken(Exception):
 
 class TableTrouble(Exception):
     """The table cannot be read or written now; the next round tries again."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownFile:
-    """A file of the newest version; times are those of its first and last line, RFC 3339."""
-
-    path: str
-    day: date
-    size: int
-    rows: int
-    begins: str
-    ends: str
 
 
 @dataclass(slots=True)
@@ -177,8 +167,9 @@ class Log:
             return self._transactions[name]
 
     def files(self) -> list[KnownFile]:
-        """Return the files of the version that was read, oldest first."""
-        rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
+        """Return the files of the version that was read, oldest first; raises `TableTrouble`."""
+        with self._trouble():
+            rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
         found = [
             KnownFile(
                 path=row["path"],
@@ -192,6 +183,15 @@ class Log:
             if row["partition.date"]  # other programs may have added rows without a date
         ]
         return sorted(found, key=lambda one: (one.day, one.begins, one.path))
+
+    def read(self, columns: Sequence[str], filters: Sequence[Filter]) -> list[dict[str, Any]]:
+        """Return rows of the version that was read; none if files are damaged or gone."""
+        try:
+            found = self.table.to_pyarrow_table(columns=[*columns], filters=[*filters])
+            return [*found.to_pylist()]
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            logger.warning("rows of %s cannot be read: %s", self.location.root, explain(error))
+            return []
 
     def append(self, files: Iterable[File], transactions: Mapping[str, int]) -> None:
         """Commit new files with transactions, and sync.

@@ -58,6 +58,18 @@ class File:
     stats: str
 
 
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file of the newest version; times are those of its first and last line, RFC 3339."""
+
+    path: str
+    day: date
+    size: int
+    rows: int
+    begins: str
+    ends: str
+
+
 def write_tables(
     tables: Iterable[pa.Table], day: date, location: Location, form: TableForm
 ) -> File:

@@ -143,7 +143,7 @@ class _Pipeline:
             connection=self._connection,
             lines=Log(lines, LINES),
             gaps=Log(gaps, GAPS),
-            claim=TableClaim(self._connection, "", address, self._owner, presence),
+            claim=TableClaim(self._connection, "", address, self._owner, presence, settings.once),
             meter=meter,
             maintenance=Maintenance(
                 meter=meter,

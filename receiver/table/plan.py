@@ -50,7 +50,7 @@ class Start:
     """Where a stream is read on, and what is missing before that."""
 
     first: int
-    removed: Removed | None = None
+    removed: tuple[Removed, ...] = ()
 
 
 def transaction_name(stream: str, created: str) -> str:
@@ -66,23 +66,30 @@ def find_start(
     A stream that the table does not know begins at `beginning`. One that was restored from a known
     one is the same up to where that ended.
     """
-    first = transaction(transaction_name(state.name, state.created))
+    first, removed = transaction(transaction_name(state.name, state.created)), list[Removed]()
     for one in reversed(state.ancestors if first is None else ()):
         known = transaction(transaction_name(state.name, one.created))
         if known is not None:
-            first = min(known, one.until)
+            if known > (first := min(known, one.until)):
+                key = f"{state.name}/{one.created}"
+                reason = _describe_end("was restored", known, first)
+                removed.append(Removed(key, first, known, reason))
             break
     if first is None:
         return Start(beginning)
     if first > state.until:
-        reason = (
-            f"the stream ends at sequence {state.until - 1} and was written up to {first - 1}: "
-            "it lost its end, and lines after that may be written twice"
-        )
-        return Start(state.until, Removed(state.key, state.until, first, reason))
-    if first < state.first:
-        return Start(state.first, Removed(state.key, first, state.first, REMOVED))
-    return Start(first)
+        reason = _describe_end("ends", first, state.until)
+        removed.append(Removed(state.key, state.until, first, reason))
+    elif first < state.first:
+        removed.append(Removed(state.key, first, state.first, REMOVED))
+    return Start(min(max(first, state.first), state.until), tuple(removed))
+
+
+def _describe_end(how: str, written: int, until: int) -> str:
+    return (
+        f"the stream {how} up to sequence {until - 1} and was written up to {written - 1}: it lost "
+        "its end, and lines that hosts ship again are there twice"
+    )
 
 
 def cut_ranges(state: StreamState, first: int, most_bytes: int, tasks: int) -> list[Range]:

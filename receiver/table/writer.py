@@ -19,7 +19,7 @@ from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.table_progress import StreamProgress
 from receiver.driver.stopping import run_unless_stopped
 from receiver.table.claim import TableClaim
-from receiver.table.gaps import GapWriter, Row, leave_out_known
+from receiver.table.gaps import GapWriter, Row
 from receiver.table.log import Log, Overtaken, TableTrouble
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
@@ -47,7 +47,7 @@ class JobFailed(Exception):
     """Spark gave up on a job, with its reason; the next round does the same work again."""
 
 
-_FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected)
+_FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,7 @@ class TableWriter:
             start = find_start(state, self.lines.transaction, beginning)
             key, own = (name, state.created), transaction_name(name, state.created)
             plan.unknown |= self.lines.transaction(own) is None
-            if start.removed:
-                plan.removed.append(start.removed)
+            plan.removed += start.removed
             self._add_ranges(plan, self._cap(state), start.first)
             plan.starts[key] = start.first
         self.meter.note_plan(plan.behind)
@@ -220,7 +219,7 @@ class TableWriter:
     ) -> None:
         """Commit what is missing before the lines, with how far unreadable messages are in it."""
         files, rows = list[File](), list[Row]()
-        for one in leave_out_known(self.gaps, removed):
+        for one in self._leave_out_known(removed):
             writer = GapWriter(self.gaps.location, one.stream)
             writer.add_removed(one.first, one.until, one.reason)
             writer.flush()
@@ -233,13 +232,23 @@ class TableWriter:
             fault("table_gaps")
             self.meter.gaps += sum(one.rows for one in files)
 
+    def _leave_out_known(self, removed: Sequence[Removed]) -> Iterable[Removed]:
+        """Return what has no row in `gaps` yet: a round that failed has left one."""
+        if not removed:
+            return ()
+        firsts = [("kind", "=", "removed"), ("first", "in", [one.first for one in removed])]
+        known = self.gaps.read(["stream", "first", "until"], firsts)
+        keys = [(row["stream"], row["first"], row["until"]) for row in known]
+        return [one for one in removed if (one.stream, one.first, one.until) not in keys]
+
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
         """Write progress that the entry does not have, also if an earlier answer was lost."""
         found = {name: StreamProgress(created, at) for (name, created), at in streams.items()}
         if found == self.claim.progress.streams:
             return
         now = format_datetime(datetime.now(UTC), "milliseconds")  # noqa: TID251 - shown to people
-        await self.claim.store(found, rows, now)
+        self.meter.files = len(await asyncio.to_thread(self.lines.files))
+        await self.claim.store(found, rows=rows, files=self.meter.files, now=now)
 
     async def _release(self) -> None:
         if self.meter.started:

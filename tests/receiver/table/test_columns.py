@@ -1,6 +1,7 @@
 """Rows of a table: what each column has of a message."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -118,6 +119,15 @@ _T = datetime(2026, 11, 20, 14, 3, 5, tzinfo=UTC)
         ('{"time":"2026-11-20T15:03:05.1234567+01:00"}', _T.replace(microsecond=123_456)),
         ('10.0.0.1 - - [20/Nov/2026:15:03:05 +0100] "GET /', _T),
         ("Nov 20 14:03:05 web01 sshd[1]: x", _T.replace(year=2026)),
+        ('{"level":"info","msg":"of 2020-01-01T00:00:00Z","time":"2026-11-20T14:03:05Z"}', _T),
+        (
+            '{"log":"' + "x" * 500 + '\\n","time":"2026-11-20T14:03:05.5Z"}',
+            _T.replace(microsecond=500_000),
+        ),
+        ('{"@timestamp": "2026-11-20 14:03:05", "n": 1}', _T),
+        ('{"when":"2026-11-20T14:03:05Z"}', _T),
+        ("2026-11-20T14:03:05Z stdout F - [21/Nov/2026:15:03:05 +0100]", _T),
+        ("level=info at=2026-11-20T14:03:05Z x", _T),
         ("2026-02-30 14:03:05 no day", None),
         ("2025-02-29T14:03:05Z no day either", None),
         ("no time", None),
@@ -127,6 +137,25 @@ def test_the_time_in_a_line_is_read_in_many_forms(line: str, time: datetime | No
     text = f"{line}\n{line}\nno time here\n".encode()
     rows = rows_of(ours("web01", "a", 0, text), ours("web01", "b", 0, b"nothing\n"))
     assert [row["ts"] for row in rows] == [time, time, None, None]
+
+
+def test_the_time_of_a_line_does_not_depend_on_other_lines() -> None:
+    at = "2026-11-20T14:03:05"
+    levels = [f'{{"level":"{one}","time":"{at}Z"}}' for one in ("info", "error", "warning")]
+    others = ["", "at x.y(Z.java:7)", f"{at}.25+01:00", "Nov 20 14:03:05 a b", "{"]
+    access = [f'{address} - [20/Nov/2026:14:03:05 +0000] "' for address in ("::1", "10.0.0.1")]
+    inside = ["x" * width + f" {at}Z" for width in range(20)]
+    lines = [*levels, *others, *access, *inside] * 4
+    random.Random(1).shuffle(lines)
+
+    def read(*files: Sequence[str]) -> list[object]:
+        texts = ["".join(f"{line}\n" for line in file).encode() for file in files]
+        return [row["ts"] for row in rows_of(*(ours("a", "f", 0, text) for text in texts))]
+
+    alone = {line: read([line])[0] for line in lines}
+    assert [alone[one] for one in others].count(None) == 3
+    assert read(lines) == read(*([line] for line in lines)) == [alone[line] for line in lines]
+    assert all(alone[line] for line in (*levels, *access, *inside))
 
 
 def test_times_without_a_year_are_of_the_last_year_that_has_been() -> None:

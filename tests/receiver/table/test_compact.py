@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from receiver.table.compact import find_groups
-from receiver.table.log import KnownFile
+from receiver.table.parquet import KnownFile
 
 _DAY = 2_000_000_000  # bytes in Parquet of 10 GB of lines
 _BEGIN = datetime(2026, 11, 20, tzinfo=UTC)

@@ -10,8 +10,7 @@ import pytest
 from receiver.table.columns import LINES, SectionLines, make_rows
 from receiver.table.compact import Group, merge_files
 from receiver.table.location import Location
-from receiver.table.log import KnownFile
-from receiver.table.parquet import File, write_tables
+from receiver.table.parquet import File, KnownFile, write_tables
 
 _MIB = 1024 * 1024
 _FILES = 16

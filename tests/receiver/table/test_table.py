@@ -52,6 +52,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(tabled: Tabled) -> None:
     progress = tabled.progress()
     assert progress
     assert (progress.streams["LOGS"].next, progress.rows, progress.released) == (16, 45, True)
+    assert progress.files == len(tabled.lines.file_uris()) > 1
 
 
 def test_lines_are_there_once_however_often_the_writer_is_killed(

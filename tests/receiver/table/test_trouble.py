@@ -202,6 +202,26 @@ def test_a_restored_stream_that_has_lost_its_beginning_is_a_gap_through_a_kill(
     tabled.has_each_line_once()
 
 
+def test_a_restored_stream_that_has_lost_its_end_is_named_as_lines_may_be_there_twice(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture
+) -> None:
+    tabled.publish_some(9)
+    tabled.write()
+    info = api(tabled.url, "STREAM.INFO.LOGS")
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
+    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    for _ in range(2):
+        tabled.publish_some(1)
+        tabled.write()
+
+    gaps = sorted((gap["stream"], gap["first"], gap["until"]) for gap in tabled.gaps())
+    after = api(tabled.url, "STREAM.INFO.LOGS")["created"]
+    assert gaps == [(f"LOGS/{info['created']}", 6, 10), (f"LOGS/{after}", 6, 8)]
+    assert "sequences 6 to 9, removed: the stream was restored up to sequence 5" in caplog.text
+    tabled.has_each_line_once()
+
+
 @pytest.mark.parametrize(("grace", "kept"), [(1, 6), (0, 1)])
 def test_readers_of_an_older_version_are_not_disturbed_within_their_grace(
     tabled: Tabled, grace: int, kept: int
@@ -257,6 +277,23 @@ def test_a_file_in_the_way_of_the_folder_is_an_error_in_one_line(
 
     text = f"logreceiver: --table {table}: {tmp_path}/file is not a folder\n"
     assert (ended.returncode, ended.stderr) == (Exit.CONFIGURATION, text)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\tb"])
+def test_a_folder_that_delta_rs_takes_for_another_one_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="rename the folder"):
+        Location(str(tmp_path / name)).require_folder()
+
+
+@pytest.mark.parametrize("name", ["a b", "[é]*?#%x"])
+def test_folders_of_other_names_are_written(tabled: Tabled, name: str) -> None:
+    tabled.location = Location(f"{tabled.location.uri}/{name}")
+    tabled.location.require_folder()
+    tabled.publish_some(2)
+    tabled.write()
+
+    assert [*Path(tabled.location.uri, "lines").rglob("*.parquet")]
+    assert tabled.read_by_duckdb() == tabled.sent
 
 
 def test_days_are_kept_whole() -> None:
@@ -342,6 +379,41 @@ def test_a_file_that_is_gone_keeps_no_others_from_being_written_and_merged(
     progress = tabled.progress()
     assert progress
     assert progress.streams["LOGS"].next == 7
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * 999)])
+def test_lines_are_written_on_though_a_file_of_gaps_is_damaged_or_gone(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
+) -> None:
+    tabled.publish_some(4)
+    api(tabled.url, "STREAM.MSG.DELETE.LOGS", {"seq": 3, "no_erase": True})
+    tabled.write()
+    [gap] = Path(tabled.location.child("gaps").root).rglob("*.parquet")
+    damage(gap)
+    config = api(tabled.url, "STREAM.INFO.LOGS")["config"]
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    api(tabled.url, "STREAM.CREATE.LOGS", config)
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
+    tabled.write()
+
+    assert [row[0] for row in tabled.rows("sequence", "pos = 0")] == [1, 2, 4, 1, 2, 4]
+    assert gap.name in caplog.text
+
+
+def test_gaps_that_cannot_be_written_are_one_plain_error(tabled: Tabled) -> None:
+    tabled.publish_some(2)
+    tabled.write()
+    tabled.publish_some(2)
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 4})
+    today = datetime.now(UTC).date()  # noqa: TID251 - that of the gap
+    for day in (today, today + timedelta(days=1)):
+        Path(tabled.location.child("gaps").root, f"date={day}").touch()
+
+    with pytest.raises(OperatorError, match="File exists"):
+        tabled.write()
 
 
 def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled) -> None:
