@@ -40,6 +40,7 @@ class Intervals:
 
     scan_after: float = 0.2
     scan_every: float = 5.0
+    scan_longest: float = 30.0
     interval: float = 0.2
     least_interval: float = 0.02
     round_lines: int = 170
@@ -57,9 +58,11 @@ class Intervals:
     def scan_interval(self, took: float, *, is_due: bool) -> float:
         """Return the seconds from a scan to the next; `is_due` if files came or went.
 
-        The scan `took` seconds: scans take at most a hundredth of the time, or a tenth if due.
+        A scan takes `took` seconds: scans take at most a hundredth of the time, or a tenth if due;
+        more if they would be `scan_longest` apart.
         """
-        return max(self.scan_after, 10 * took) if is_due else max(self.scan_every, 100 * took)
+        least, parts = (self.scan_after, 10) if is_due else (self.scan_every, 100)
+        return max(least, min(parts * took, self.scan_longest))
 
 
 class ShippingLoop:
@@ -90,7 +93,7 @@ class ShippingLoop:
         # hosts that sent at the same time, such as after an outage, soon do not any more
         self._share = random.uniform(0.9, 1.1)  # of the interval that the broker asks for
         self._scanned_at = -math.inf
-        self._scan_took = 0.0
+        self._scan_took = self._last_took = 0.0
         self._once = settings.once
         self._begin_session()
 
@@ -165,7 +168,9 @@ class ShippingLoop:
         began, had_decided = clock(), self.source.has_decided
         notices = await self.source.scan()
         self._scanned_at = clock()
-        self._scan_took = self._scanned_at - began
+        took = self._scanned_at - began
+        # a machine or a program that was suspended for a while makes one scan long, not the next
+        self._scan_took, self._last_took = min(took, self._last_took), took
         if not had_decided:
             self.goals.add(self.source.files())
         self.acknowledged.add_found(self.source)

@@ -97,6 +97,38 @@ async def ship_once(follower: Follower) -> bytes:
     return broker.lines
 
 
+async def test_a_scan_amid_which_the_machine_was_suspended_delays_the_next_one_little(
+    tmp_path: Path,
+) -> None:
+    class Suspended(Watched):
+        async def scan(self) -> list[Notice]:
+            if self.scans == 3:
+                await asyncio.sleep(2.0)
+            return await super().scan()
+
+    selection, new_id = (
+        Selection.of([str(tmp_path / "*.log")]),
+        map(str, itertools.count()).__next__,
+    )
+    follower = Suspended(selection, [], new_id=new_id, clock=Clock())
+    broker = AcceptingPublisher()
+    shipping = loop_of(follower, broker)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(10):
+        group.create_task(shipping.run(group))
+        await until(lambda: follower.scans > 4)
+        (tmp_path / "new.log").write_bytes(LINE)
+        await until(lambda: broker.lines == LINE)
+        shipping.stop()
+
+
+def test_scans_of_slow_folders_are_apart_but_no_longer_than_half_a_minute() -> None:
+    intervals = Intervals()
+
+    assert intervals.scan_interval(0.5, is_due=True) == pytest.approx(5.0)
+    assert intervals.scan_interval(0.1, is_due=False) == pytest.approx(10.0)
+    assert {intervals.scan_interval(60.0, is_due=due) for due in (False, True)} == {30.0}
+
+
 async def test_once_fails_if_a_disk_fails_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
