@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from queue import Full, Queue
 from threading import Event
 
@@ -54,18 +53,17 @@ class FilesFinder:
     @classmethod
     async def open(
         cls,
-        folders: tuple[Path, Path],
+        received: ReceivedFiles,
         query: Query,
         context: int,
         connection: Connection | None,
         status: SearchStatus,
     ) -> "FilesFinder":
-        """Read the stores in `folders` (output, state), and then ask the streams what they hold."""
-        received = await asyncio.to_thread(ReceivedFiles.read, *folders)
+        """Ask the streams what they hold, after the stores of the files were read."""
         if query.selection.files and not received.has_sources:
             raise ConfigurationError(
-                f"--file: the files in {folders[0]} do not say from which source file a line is; "
-                "search a table, or the stream alone"
+                f"--file: the files in {received.output} do not say from which source file a line "
+                "is; search a table, or the stream alone"
             )
         found = cls(received, query, make_filter(query), context, status)
         if connection is not None:
@@ -171,21 +169,18 @@ class FilesFinder:
         if not query.level and since is None and until is None:
             return wanted.find
         # these load pyarrow
-        from receiver.search.choose import Mask, choose
+        from receiver.search.choose import choose
         from receiver.search.times import LineTimes
         from receiver.table.level import have_level
 
-        masks: list[Mask] = []
-        if query.level:
-            masks.append(partial(have_level, least=query.level))
-        if since is not None or until is not None:
-            masks.append(LineTimes(since, until, part.ends).mask)
+        times = LineTimes(part.ends, self.received.zone).is_between(since, until)
+        is_cut = since is not None or until is not None
+        levels = partial(have_level, least=query.level)
 
         def find(block: bytearray, start: int, end: int) -> list[Range]:
-            runs = wanted.find(block, start, end)
-            for mask in masks:
-                runs = choose(block, runs, mask)
-            return runs
+            runs = choose(block, [(start, end)], times) if is_cut else [(start, end)]
+            runs = [one for run in runs for one in wanted.find(block, *run)]
+            return choose(block, runs, levels) if query.level else runs
 
         return find
 

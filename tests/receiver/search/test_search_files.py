@@ -67,6 +67,38 @@ def test_context_is_of_the_same_file_and_times_are_those_in_lines(partition: Par
     assert found(*files, *times[:2]) == b"no time\n" + day % (58, 58) + day % (59, 59) + b"  at x\n"
 
 
+def test_a_time_without_a_zone_may_be_of_any_unless_a_zone_is_given(partition: Partition) -> None:
+    lines = [
+        b"Nov 20 09:30:00 web01 app: at 14:30 in New York\n",
+        b"2026-11-20T14:40:00Z in UTC\n",
+        b"2026-11-20 09:50:00,123 at 14:50 in New York\n",
+    ]
+    day = "2026-11-20T"
+    partition.lines("web01", *lines)
+    partition.start()
+
+    files = options(partition, "--host", "web01", "--no-stream")
+    assert found(*files, "--since", f"{day}14:45Z") == lines[0] + lines[2]
+    assert found(*files, "--until", f"{day}09:40Z") == lines[0] + lines[2]
+    of_zone = [*files, "--time-zone", "America/New_York"]
+    assert found(*of_zone, "--since", f"{day}14:35Z") == lines[1] + lines[2]
+    assert found(*of_zone, "--until", f"{day}09:45") == b"".join(lines[:2])
+    assert found(*files, "--time-zone", "UTC", "--since", f"{day}09:40Z") == lines[1] + lines[2]
+
+
+@pytest.mark.parametrize("asked", [["--match", "b|ERROR"], ["--level", "error"]])
+def test_a_line_without_a_time_has_that_of_the_line_before_it_though_this_does_not_match(
+    partition: Partition, asked: list[str]
+) -> None:
+    lines = b"10:00:00Z ERROR a\n", b"14:59:00Z INFO c\n", b"  ERROR d\n", b"15:01:00Z INFO e\n"
+    partition.lines("web01", *(b"2026-11-20T" * (b"Z" in line) + line for line in lines))
+    partition.start()
+
+    files = options(partition, "--host", "web01", "--no-stream")
+    assert found(*files, *asked, "--since", "2026-11-20T14:58Z") == lines[2]
+    assert found(*files, *asked, "--since", "2026-11-20T15:00Z") == b""
+
+
 def test_files_of_sources_are_chosen_by_their_paths(partition: Partition) -> None:
     named = replace(partition, template="{host}/{file}")
     named.publish(
