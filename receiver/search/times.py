@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ _CLOCK = (  # the first one of a line, with its zone
 )
 _ZONES = timedelta(hours=-12), timedelta(hours=14)  # the clocks that are behind and ahead of UTC
 _CHANGE = timedelta(hours=3)  # a clock is changed by less
+_QUARTER = timedelta(minutes=15) // timedelta.resolution  # offsets of zones are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class LineTimes:
 
         def find(lines: pa.Array) -> pa.Array:
             nonlocal last
-            times, has_zone = self._read(lines)
+            times, has_zone = self.read(lines)
             is_in_time = pa.repeat(True, len(lines))  # null where a line has no time
             if since is not None:
                 first = pc.if_else(has_zone, since // 1000, self._to_local(since, min))
@@ -53,7 +55,7 @@ class LineTimes:
 
         return find
 
-    def _read(self, lines: pa.Array) -> tuple[pa.Array, pa.Array]:
+    def read(self, lines: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return the times in microseconds, None for none, and which of them have a zone.
 
         They are read in the form of the first line, and line by line where that does not fit.
@@ -79,3 +81,34 @@ class LineTimes:
 
 def _offset(at: datetime, zone: tzinfo) -> timedelta:
     return at.astimezone(zone).utcoffset() or timedelta()
+
+
+@dataclass(slots=True)
+class StorageTimes:
+    """About when the lines of a file were stored: by their times, and when the last one was."""
+
+    times: LineTimes
+    _last: int | None = None  # microseconds
+
+    def read(self, text: bytes) -> pa.Array:
+        """Return the times of lines in microseconds; called with all lines in their order."""
+        lines = pa.array(text.removesuffix(b"\n").split(b"\n"), pa.binary())
+        times, has_zone = self.times.read(lines)
+        if zone := self.times.zone:
+            ahead = _offset(to_datetime(self.times.stored_at), zone) // timedelta.resolution
+            times = pc.if_else(has_zone, times, pc.subtract(times, ahead))
+        times = pc.fill_null(pc.fill_null_forward(times), self._last)
+        self._last = times[-1].as_py()
+        return times
+
+    def estimate(self, times: Iterable[int | None], begins: int) -> list[int]:
+        """Return when lines of a file that begins then were stored, in nanoseconds.
+
+        If all times are so late or early that another zone explains it, they are of that.
+        """
+        ends = self.times.stored_at
+        late = ends // 1000 - (self._last or 0)
+        is_of_zone = abs(late) <= max(_ZONES) // timedelta.resolution
+        late = round(late / _QUARTER) * _QUARTER if is_of_zone else 0
+        found = (((one or 0) + late) * 1000 for one in times)
+        return [*accumulate((min(max(one, begins), ends) for one in found), max)]

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from nats_logship.app.timestamps import to_nanoseconds
-from receiver.search.times import LineTimes
+from nats_logship.app.timestamps import to_datetime, to_nanoseconds
+from receiver.search.times import LineTimes, StorageTimes
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CHANGE = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)  # three o'clock becomes two o'clock
@@ -29,3 +29,18 @@ def test_no_line_is_missing_when_a_clock_is_set_back_and_far_ones_are_left_out(
             is_in = one >= bound if since else one < bound
             is_near = abs(one - bound) <= timedelta(hours=1)
             assert found == is_in or (found and is_near)
+
+
+@pytest.mark.parametrize("zone", [None, BERLIN])
+def test_lines_were_stored_when_their_times_say_in_whatever_zone_these_are(
+    zone: ZoneInfo | None,
+) -> None:
+    clocks = "14:00:07", "", "14:10:00", "13:00:00", "15:00:00"
+    lines = [f"2026-10-20 {clock} x" if clock else "a rest" for clock in ("", *clocks)]
+    begins, ends = (datetime(2026, 10, 20, *at, tzinfo=UTC) for at in ((12, 5), (13, 0, 4)))
+    times = StorageTimes(LineTimes(to_nanoseconds(ends), zone))
+    found = times.read("\n".join(lines).encode()).to_pylist()
+
+    stored = times.estimate(found, to_nanoseconds(begins))
+    minutes = [f"{to_datetime(one):%H:%M:%S}" for one in stored]
+    assert minutes == ["12:05:00"] * 3 + ["12:10:00"] * 2 + ["13:00:00"]
