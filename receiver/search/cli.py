@@ -23,8 +23,9 @@ from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
 from receiver.search.files import FilesFinder
-from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
+from receiver.search.find import Finder, StreamFinder, TableFinder
 from receiver.search.found import Found, Printer, SearchStatus
+from receiver.search.merge import Groups
 from receiver.search.received import ReceivedFiles
 from receiver.search.settings import SearchSettings
 

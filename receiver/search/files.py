@@ -27,9 +27,10 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from nats_logship.wire.streams import StreamLayout
 from receiver.driver.partitions import request_partition_count
-from receiver.search.find import Groups, StreamFinder, make_filter
+from receiver.search.find import StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
 from receiver.search.last import LastLines, cut_files, keep_last
+from receiver.search.merge import Groups
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.received import ReceivedFiles, ReceivedPart
 from receiver.search.scan import Range, ScannedRun, Search, scan

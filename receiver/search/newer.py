@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import find_sequence, resolve_moment
+from nats_logship.client.find import find_message, find_sequence, resolve_moment
 from nats_logship.client.line_search import LineFilter, search_newest
 from nats_logship.client.lines_around import LineId, find_around
 from nats_logship.client.merged_search import search_all
@@ -74,6 +74,17 @@ class Newer:
     def reached(self) -> tuple[tuple[str, int], ...]:
         """Return the first sequence of each stream that `find` has not searched."""
         return tuple((key, item.first) for key, item in self._left.items())
+
+    async def begin(self) -> int:
+        """Return when the first message was stored that is to be searched; 0 without one."""
+        times = list[int]()
+        for item in self._left.values():
+            request = {"seq": max(1, item.first), "next_by_subj": ">"}
+            if item.first < item.until and (
+                found := await find_message(self.connection, item.stream, request)
+            ):
+                times.append(found.stored_at)
+        return min(times, default=0)
 
     async def find(self) -> AsyncGenerator[list[Found], None]:
         """Yield what is found, in the order of storage; see `Finder`.
