@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from bench.cpu import peak_bytes_of
 from broker.cli import group
+from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
@@ -25,7 +26,9 @@ from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message, publish_piece
+from tests.conftest import apply_topology
 from tests.nats_logship.test_history import BEGAN, SECOND, Written
+from tests.receiver.partition import publish as publish_raw
 from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
@@ -261,6 +264,26 @@ async def test_the_lines_around_a_line_are_those_of_its_host_and_file(
     assert around["lines"][around["chosen"]] == line
 
 
+async def test_the_lines_around_a_line_are_found_in_all_streams_of_its_host(
+    start_console: StartConsole, fresh_url: str, web: aiohttp.ClientSession
+) -> None:
+    await asyncio.to_thread(apply_topology, fresh_url, Topology(partitions=2, stream_count=2))
+    texts = [f"line {number}" for number in range(9)]
+    for number, text in enumerate(texts):  # the host moves
+        await asyncio.to_thread(
+            publish_raw, fresh_url, (f"logs.p{number // 3 % 2}.web01", text.encode(), None)
+        )
+    url = start_console(fresh_url)
+    async with web.get(f"{url}/lines?order=first") as answer:
+        lines = await lines_of(documents(answer), 9)
+    for number, line in enumerate(lines):
+        async with web.get(f"{url}/around", params={"line": line["key"], "lines": 5}) as answer:
+            around = await answer.json()
+        shown = [one["text"] for one in around["lines"]]
+        assert shown == texts[max(0, number - 5) : number + 6]
+        assert around["lines"][around["chosen"]] == line
+
+
 async def test_lines_that_the_stream_has_no_more_come_from_the_table(
     start_console: StartConsole,
     logs_url: str,
@@ -295,7 +318,7 @@ async def test_lines_that_the_stream_has_no_more_come_from_the_table(
     for key, chosen in zip(keys, (4, 9), strict=True):
         async with web.get(f"{url}/around", params={"line": key}) as answer:
             around = await answer.json()
-        assert [one["text"] for one in around["lines"]][: chosen + 1] == texts[: chosen + 1]
+        assert [one["text"] for one in around["lines"]] == texts
         assert around["chosen"] == chosen
 
 
