@@ -9,11 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import click
+import duckdb
+from deltalake import DeltaTable
 
 from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.options import Question, compare, ours
 from bench.trial import Case, Outcome
+from nats_logship.history import History, Query
 from tests.support.oracle import Verdict
 from tests.support.processes import Processes, installed
 from tests.support.suite import Suite
@@ -24,7 +27,8 @@ _ABOUT = """\
 `logreceiver search` of a line that is there once, of 100 last lines, and of a line with 50 lines \
 before and after: in a table, in received files that are compressed by zstd, and in a stream; \
 ripgrep (`rg -z`) searches the same files. Seconds and CPU seconds from the start of the program \
-to its end; each has to find the very lines."""
+to its end; each has to find the very lines. Count by host and around: the seconds that a program \
+which runs already takes to open the table, and to count or to find 50 lines around a known one."""
 
 
 def measure(_system: System, folder: Path, lines: int, per_message: int) -> Outcome:
@@ -41,6 +45,7 @@ def measure(_system: System, folder: Path, lines: int, per_message: int) -> Outc
         files = ("--partition", "0", "--output", str(output), "--compress", "zstd", "--once")
         _receive(suite, "receiver", *files, "--rotate-size", "100MB")
     figures |= _search("table", {"--table": str(table)}, wanted)
+    figures |= _ask_table(table, wanted, lines)
     figures |= _search("files", {"--output": str(output)}, wanted)
     if program := shutil.which("rg"):
         figures |= _time("rg", [program, "--no-ignore", "-z", wanted, str(output)], 1)
@@ -65,6 +70,22 @@ def _search(name: str, where: Mapping[str, str], wanted: str) -> dict[str, float
         **_time(f"{name}, last 100", [*command, "--host", "host0003", "--limit", "100"], 100),
         **_time(f"{name}, context", [*command, "--match", wanted, "--context", "50"], 101),
     }
+
+
+def _ask_table(table: Path, wanted: str, lines: int) -> dict[str, float]:
+    """Return seconds in which this program counts the lines by host, and finds those around one."""
+    began = time.monotonic()
+    known = DeltaTable(table / "lines").to_pyarrow_dataset()
+    counts = duckdb.from_arrow(known).aggregate("host, count(*)")
+    assert sum(count for _, count in counts.fetchall()) == lines
+    counted = time.monotonic()
+    with History.open(str(table)) as history:
+        [line] = history.find(Query(match=wanted))
+    began_around = time.monotonic()
+    with History.open(str(table)) as history:
+        assert len(history.around(line, 50, 50)) == 101
+    ended = time.monotonic()
+    return {"table, count by host s": counted - began, "table, around s": ended - began_around}
 
 
 def _time(name: str, command: list[str], lines: int) -> dict[str, float]:

@@ -82,9 +82,9 @@ class LineFinder:
 
     async def search(self, request: LineRequest) -> AsyncGenerator[Document, None]:
         """Yield documents for a page: lines, counts and progress; then new lines, if wanted."""
-        states = await read_states(self._connection)
         async with AsyncExitStack() as stack:
             history, note = await self._open_table(stack)
+            states = await read_states(self._connection)  # later: they have all that it has
             search = await self._begin(request, states, history)
             axis = {"from": search.since / 1e6, "to": search.until / 1e6, "step": search.step / 1e6}
             yield {"range": axis, "note": note}  # in milliseconds

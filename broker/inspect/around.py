@@ -1,17 +1,18 @@
 """The lines before and after a line of a stream, in its host and file."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.inspect.old_lines import join_records
-from broker.inspect.ranges import read_states
+from broker.inspect.old_lines import join_records, leave_to_table
+from broker.inspect.ranges import StreamRange, read_states
 from broker.inspect.reader import get_message
 from broker.inspect.windows import make_line
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.client.line_search import LineFilter, select
-from nats_logship.client.lines_around import LineId
+from nats_logship.client.lines_around import LineId, find_in_other
 from nats_logship.client.lines_around import find_around as find_lines_around
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState
@@ -56,40 +57,50 @@ async def find_around(
 ) -> Around:
     """Return at most `most` lines before a line; the line; and so many after it.
 
-    Lines that the stream has no more are from the table, if there is one. Raises `OperatorError` if
-    neither has the line; `ConnectionLost`, `Rejected`.
+    They are from the table, if there is one, and from all streams: a host may move to another one.
+    Lines of a stream are fewer if they are not found in time. Raises `OperatorError` if the line is
+    nowhere; `ConnectionLost`, `Rejected`.
     """
-    states = {one.key: one for one in await read_states(connection)}
-    state = states.get(key.stream)
-    if state and state.first <= key.sequence < state.until:
-        before, line, after = await _find_in_stream(connection, state, key, most)
-        if history and len(before) < most:
-            oldest = (before or [line])[0]
-            some = await asyncio.to_thread(history.around, oldest, most - len(before), 0)
-            before = [one for one in join_records(some) if one.order < oldest.order] + before
-        return before, line, after
-    if history and (found := await asyncio.to_thread(history.get, *key)):
-        some = join_records(await asyncio.to_thread(history.around, found, most, most))
-        at = max(number for number, one in enumerate(some) if one.order <= found.order)
-        return some[max(0, at - most) : at], some[at], some[at + 1 : at + 1 + most]
+    states = await read_states(connection)
+    ranges = [StreamRange(one, one.first, one.until) for one in states]
+    line = await asyncio.to_thread(history.get, *key) if history else None
+    line = line or await _get_line(connection, states, key)
+    lines = list[Line]()
+    if history:
+        ranges += [await asyncio.to_thread(leave_to_table, history, one) for one in ranges]
+        lines += join_records(await asyncio.to_thread(history.around, line, most, most))
+    found = (_find_in_range(connection, one, line, most) for one in ranges if one.first < one.until)
+    lines += (one for some in await asyncio.gather(*found) for one in some)
+    lines.sort(key=lambda one: one.order)
+    at = sum(one.order <= line.order for one in lines) - 1
+    if at < 0 or line.line not in lines[at].line:  # it is not found in time
+        at += 1
+        lines.insert(at, line)
+    return lines[max(0, at - most) : at], lines[at], lines[at + 1 : at + 1 + most]
+
+
+async def _get_line(connection: Connection, states: Sequence[StreamState], key: LineKey) -> Line:
+    """Return a line, or a record that it belongs to, from its message."""
+    for state in states:
+        if state.key == key.stream and state.first <= key.sequence < state.until:
+            message = await get_message(connection, state.name, key.sequence)
+            if found := await asyncio.to_thread(_find_line, message, key.pos):
+                return make_line(found, state.key)
+            raise OperatorError("this message holds no such line")
     raise OperatorError("this line is no longer in the stream, nor in a table")
 
 
-async def _find_in_stream(
-    connection: Connection, state: StreamState, key: LineKey, most: int
-) -> Around:
-    """Return the same from a stream; fewer lines if they are not found in time."""
-    message = await get_message(connection, state.name, key.sequence)
-    if (own := await asyncio.to_thread(_find_line, message, key.pos)) is None:
-        raise OperatorError("this message holds no such line")
-    item = SequenceRange(">", state.first, state.until, state.name)
-    line = LineId(own.host, own.file, key.sequence, own.number)
-    found = await find_lines_around(connection, item, line, max(1, most), _PATIENCE)
-    before, after = [*found.before], found.after[:most]
-    if found.at is None and before and own.lines in before[-1].lines:
-        own = before.pop()  # a record that began in an earlier message
-    sides = [[make_line(one, state.key) for one in some] for some in (before, after)]
-    return sides[0], make_line(found.at or own, state.key), sides[1]
+async def _find_in_range(
+    connection: Connection, part: StreamRange, line: Line, most: int
+) -> list[Line]:
+    """Return the lines around a line that a part of a stream has, and the line."""
+    item = SequenceRange(">", part.first, part.until, part.state.name)
+    wanted = LineId(line.host, line.file, line.sequence, line.pos)
+    if part.state.key != line.stream:
+        wanted = await find_in_other(connection, item, wanted, line.time)
+    found = await find_lines_around(connection, item, wanted, max(1, most), _PATIENCE)
+    lines = [*found.before, *filter(None, [found.at]), *found.after]
+    return [make_line(one, part.state.key) for one in lines]
 
 
 def _find_line(message: StreamMessage, number: int) -> FoundLines | None:

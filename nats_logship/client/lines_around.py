@@ -5,11 +5,14 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from glob import escape
 from typing import NamedTuple
 
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_sequence
 from nats_logship.client.found_lines import FoundLines
 from nats_logship.client.line_search import FIRST_WINDOW, WIDER, LineFilter, search
 from nats_logship.client.ranges import SequenceRange
@@ -92,6 +95,18 @@ async def find_around(
                 await _read(connection, replace(item, first=part), wanted, wider)
                 found.before, found.at = wider.before, wider.at or found.at
     return found
+
+
+async def find_in_other(
+    connection: Connection, item: SequenceRange, line: LineId, stored_at: int
+) -> LineId:
+    """Return where a line of another stream would be in a range: a host may move between them.
+
+    `stored_at` is in nanoseconds since the epoch. Raises as `find_sequence`.
+    """
+    time = to_datetime(stored_at) + timedelta.resolution
+    following = await find_sequence(connection, item.stream, time)
+    return line._replace(sequence=following or item.until, number=-1)
 
 
 async def _read(

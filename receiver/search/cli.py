@@ -23,14 +23,16 @@ from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
 from receiver.search.files import FilesFinder
-from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
+from receiver.search.find import Finder, StreamFinder, TableFinder
 from receiver.search.found import Found, Printer, SearchStatus
+from receiver.search.merge import Groups
+from receiver.search.received import ReceivedFiles
 from receiver.search.settings import SearchSettings
 
 _PROGRAM = "logreceiver search"
 _TIMES_IN_FILES = (
-    "in received files, --since and --until are compared with the times in lines; "
-    "a line without one has that of the line before"
+    "in received files, --since and --until are compared with the times in lines; a line without "
+    "one has that of the line before; a time without a zone is in --time-zone, without that in any"
 )
 
 
@@ -118,8 +120,9 @@ async def _open(
         return table
     if settings.output:
         state = settings.state_dir or settings.output / ".logreceiver"
-        folders = settings.output, state
-        return await FilesFinder.open(folders, query, settings.context, connection, status)
+        stores = settings.output, state, settings.zone
+        received = await asyncio.to_thread(ReceivedFiles.read, *stores)
+        return await FilesFinder.open(received, query, settings.context, connection, status)
     assert connection is not None, "something is searched"
     return await StreamFinder.open(connection, query, status)
 

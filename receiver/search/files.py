@@ -8,12 +8,11 @@ import logging
 import os
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from queue import Full, Queue
 from threading import Event
 
@@ -22,19 +21,23 @@ import zstandard
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.found_lines import count_lines
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from nats_logship.wire.streams import StreamLayout
 from receiver.driver.partitions import request_partition_count
-from receiver.search.find import Groups, StreamFinder, make_filter
+from receiver.search.find import StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
+from receiver.search.last import LastLines, cut_files, keep_last
+from receiver.search.merge import Groups
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.received import ReceivedFiles, ReceivedPart
 from receiver.search.scan import Range, ScannedRun, Search, scan
 
 _BLOCKS = 16  # of a file that wait until those of the files before are shown
 _SOON = 0.1  # seconds
+_AT_ONCE = os.cpu_count() or 1  # files
 
 logger = logging.getLogger(__name__)
 _Blocks = Queue[list[Found] | None]
@@ -54,18 +57,17 @@ class FilesFinder:
     @classmethod
     async def open(
         cls,
-        folders: tuple[Path, Path],
+        received: ReceivedFiles,
         query: Query,
         context: int,
         connection: Connection | None,
         status: SearchStatus,
     ) -> "FilesFinder":
-        """Read the stores in `folders` (output, state), and then ask the streams what they hold."""
-        received = await asyncio.to_thread(ReceivedFiles.read, *folders)
+        """Ask the streams what they hold, after the stores of the files were read."""
         if query.selection.files and not received.has_sources:
             raise ConfigurationError(
-                f"--file: the files in {folders[0]} do not say from which source file a line is; "
-                "search a table, or the stream alone"
+                f"--file: the files in {received.output} do not say from which source file a line "
+                "is; search a table, or the stream alone"
             )
         found = cls(received, query, make_filter(query), context, status)
         if connection is not None:
@@ -98,19 +100,28 @@ class FilesFinder:
         return groups
 
     async def find_last(self, most: int) -> list[Found]:
-        """Return the last lines: those of the streams, before them those of the newest files."""
+        """Return the last lines of all files and of the streams, about in the order of storage."""
         newest = await self.newer.find_last(most) if self.newer else []
-        left = most - len(newest)
-        for part in sorted(self._parts, key=lambda one: one.ends, reverse=True):
-            if left <= 0:
+        found = [LastLines(newest, [one.time or 0 for one in newest])]
+        parts = sorted(self._parts, key=lambda one: one.ends, reverse=True)
+        is_one = self.wanted.only_host is not None and len({one.source for one in parts}) == 1
+        while parts:
+            times = sorted(time for one in found for time in one.times)
+            if len(times) >= most and times[-most] >= parts[0].ends:
                 break
-            kept: deque[Found] = deque(maxlen=left)
-            async with aclosing(self._search([part])) as groups:
-                async for found in groups:
-                    kept.extend(line for one in found for line in one.split_up())
-            left -= sum(not one.is_context for one in kept)
-            newest = [*kept, *newest]
-        return newest
+            some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
+            read = [asyncio.to_thread(self._read_last, one, most, not is_one) for one in some]
+            found = [*reversed(await asyncio.gather(*read)), *found]
+            self.status.show(self.status.read + sum(one.size for one in some), some[-1].ends)
+        *files, streams = cut_files(found, most, self.context)
+        groups = [group for one in files for group in one.split_up(self.context)]
+        if self.newer and self.context and streams.lines:
+            around = self.newer.add_context(_yield_once(streams.lines), self.context)
+            groups += [(some[0].time or 0, some) async for some in around]
+        else:
+            groups += streams.split_up(0)
+        groups.sort(key=lambda one: one[0])
+        return [line for _, group in groups for line in group]
 
     @property
     def _parts(self) -> list[ReceivedPart]:
@@ -139,7 +150,7 @@ class FilesFinder:
     async def _search(self, parts: Sequence[ReceivedPart]) -> Groups:
         """Yield the lines of some files in order; others are searched meanwhile."""
         stopped, queues = Event(), [_Blocks(_BLOCKS) for _ in parts]
-        workers = ThreadPoolExecutor(os.cpu_count() or 1)
+        workers = ThreadPoolExecutor(_AT_ONCE)
         try:
             for part, queue in zip(parts, queues, strict=True):
                 workers.submit(self._scan, part, queue, stopped)
@@ -153,15 +164,43 @@ class FilesFinder:
 
     def _scan(self, part: ReceivedPart, queue: _Blocks, stopped: Event) -> None:
         """Put what is found in a part into a queue, and None at its end."""
+        for found in self._read(part, self._make_search(part)):
+            if stopped.is_set() or (found and not _put(queue, found, stopped)):
+                return
+        _put(queue, None, stopped)
+
+    def _read_last(self, part: ReceivedPart, most: int, is_timed: bool) -> LastLines:
+        """Return the last lines of a part; unless they are timed, all were stored at its end."""
+        search, times, clock = self._make_search(part), deque[int | None](maxlen=most), None
+        if is_timed:
+            from receiver.search.times import LineTimes, StorageTimes  # they load pyarrow
+
+            clock = StorageTimes(LineTimes(part.ends, self.received.zone))
+
+        def find(block: bytearray, start: int, end: int) -> list[Range]:
+            ranges = keep_last(block, search(block, start, end), most)
+            stored = clock.read(bytes(block[start:end])) if clock else None
+            for first, last in ranges:
+                count = count_lines(bytes(block[first:last]))
+                at = block.count(b"\n", start, first)
+                times.extend(stored[at : at + count].to_pylist() if stored else [None] * count)
+            return ranges
+
+        found = LastLines([], [])
+        for some in self._read(part, find):
+            lines = [line for one in some for line in one.split_up()]
+            found = LastLines([*found.lines, *lines], []).keep(most, self.context)
+        stored = clock.estimate(times, part.begins) if clock else [part.ends] * len(times)
+        return LastLines(found.lines, stored)
+
+    def _read(self, part: ReceivedPart, search: Search) -> Iterator[list[Found]]:
+        """Yield what is found in each block of a part."""
         try:
             with self.received.open(part) as file:
-                for runs in scan(file, self._make_search(part), self.context, part.length):
-                    found = [_make_found(part, one) for one in runs]
-                    if stopped.is_set() or (found and not _put(queue, found, stopped)):
-                        return
+                for runs in scan(file, search, self.context, part.length):
+                    yield [_make_found(part, one) for one in runs]
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             logger.warning("lines are missing: %s cannot be read: %s", part.path, error)
-        _put(queue, None, stopped)
 
     def _make_search(self, part: ReceivedPart) -> Search:
         """Return a function that finds the wanted lines of a part, by their times at its ends."""
@@ -171,23 +210,24 @@ class FilesFinder:
         if not query.level and since is None and until is None:
             return wanted.find
         # these load pyarrow
-        from receiver.search.choose import Mask, choose
+        from receiver.search.choose import choose
         from receiver.search.times import LineTimes
         from receiver.table.level import have_level
 
-        masks: list[Mask] = []
-        if query.level:
-            masks.append(partial(have_level, least=query.level))
-        if since is not None or until is not None:
-            masks.append(LineTimes(since, until, part.ends).mask)
+        times = LineTimes(part.ends, self.received.zone).is_between(since, until)
+        is_cut = since is not None or until is not None
+        levels = partial(have_level, least=query.level)
 
         def find(block: bytearray, start: int, end: int) -> list[Range]:
-            runs = wanted.find(block, start, end)
-            for mask in masks:
-                runs = choose(block, runs, mask)
-            return runs
+            runs = choose(block, [(start, end)], times) if is_cut else [(start, end)]
+            runs = [one for run in runs for one in wanted.find(block, *run)]
+            return choose(block, runs, levels) if query.level else runs
 
         return find
+
+
+async def _yield_once(found: list[Found]) -> Groups:
+    yield found
 
 
 def _make_found(part: ReceivedPart, run: ScannedRun) -> Found:

@@ -7,7 +7,6 @@ of the table.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -18,10 +17,9 @@ from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
+from receiver.search.merge import Groups, Side, keep_newest, merge
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.table import TableSide
-
-Groups = AsyncGenerator[list[Found], None]
 
 
 class Finder(Protocol):
@@ -97,28 +95,26 @@ class TableFinder:
 
     async def find(self, most: int | None) -> Groups:
         """See `Finder`."""
+        sides = [Side(0, self._search(self._table, self.query, most))]
         if self._before:
-            async with aclosing(self._before.find()) as groups:
-                async for found in groups:
-                    yield found
-        async with aclosing(self._search(self.query, most)) as groups:
+            sides.append(Side(0, self._before.find()))
+        if self._after:
+            sides.append(Side(await self._after.begin(), self._find_after(self._after)))
+        async with aclosing(merge(sides)) as groups:
             async for found in groups:
                 yield found
-        if self._after:
-            async with aclosing(self._find_after(self._after)) as groups:
-                async for found in groups:
-                    yield found
 
     async def find_last(self, most: int) -> list[Found]:
         """See `Finder`."""
         found = await self._find_last_newer(self._after, most) if self._after else []
-        if left := most - len(found):
-            async with aclosing(self._search(self.query, left, Order.NEWEST)) as groups:
-                older = [one async for some in groups for one in some]
-            found = [*older[::-1], *found]
-        if self._before and (left := most - len(found)) > 0:
-            found = [*await self._before.find_last(left), *found]
-        return found
+        query = self.query
+        if len(found) == most:  # the table may have newer ones, of another stream
+            query = replace(query, since=max(query.since or 0, found[0].time or 0))
+        async with aclosing(self._search(self._table, query, most, Order.NEWEST)) as groups:
+            found += [one async for some in groups for one in some]
+        if self._before:
+            found += await self._before.find_last(most)
+        return keep_newest(found, most)
 
     def add_context(self, groups: Groups, most: int) -> Groups:
         """See `Finder`."""
@@ -133,6 +129,7 @@ class TableFinder:
         if self._before and len(before) < most:
             more_before, more_after = await self._before.find_around(one, most)
             before, after = [*more_before, *before], [*more_after, *after]
+        before, after = (sorted(some, key=lambda line: line.order) for some in (before, after))
         return before[-most:], after[:most]
 
     async def _find_last_newer(self, streams: Newer, most: int) -> list[Found]:
@@ -146,33 +143,34 @@ class TableFinder:
 
     async def _find_after(self, streams: Newer) -> Groups:
         """Yield what is newer than the table, also if the writer goes on and it is removed."""
-        while True:
-            try:
-                async with aclosing(streams.find()) as groups:
-                    async for found in groups:
-                        yield found
-            except LostSequences:
-                reached = streams.reached()
-            else:
-                return
-            self._table.close()
-            self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
-            async with aclosing(
-                self._search(replace(self.query, following=reached), None)
-            ) as groups:
+        try:
+            async with aclosing(streams.find()) as groups:
                 async for found in groups:
                     yield found
-            query = self.query
-            await streams.open(
-                self._table.newer_than(reached), query.since, query.until, is_seam=True
-            )
-
-    async def _search(self, query: Query, most: int | None, order: Order = Order.OLDEST) -> Groups:
-        read = self.status.read
-        async with aclosing(self._table.find(query, most, order)) as groups:
+        except LostSequences:
+            reached = streams.reached()
+        else:
+            return
+        table = self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
+        query = replace(self.query, following=reached)
+        await streams.open(table.newer_than(reached), query.since, query.until, is_seam=True)
+        sides = [
+            Side(0, self._search(table, query, None)),
+            Side(await streams.begin(), self._find_after(streams)),
+        ]
+        async with aclosing(merge(sides)) as groups:
             async for found in groups:
-                progress = self._table.history.progress
-                self.status.show(read + progress.bytes, progress.until)
+                yield found
+
+    async def _search(
+        self, table: TableSide, query: Query, most: int | None, order: Order = Order.OLDEST
+    ) -> Groups:
+        read = 0
+        async with aclosing(table.find(query, most, order)) as groups:
+            async for found in groups:
+                progress = table.history.progress
+                self.status.show(self.status.read + progress.bytes - read, progress.until)
+                read = progress.bytes
                 yield found
 
 

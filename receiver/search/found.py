@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
     `stream`, `sequence` and `pos` are the key of the first line; empty for received files. If it
     `begins`, lines were left out before it. `records` are the lines as they belong together; None:
-    each is alone.
+    each is alone. `record` is the `pos` of the line that begins the record, as tables have it.
     """
 
     host: str
@@ -33,6 +33,17 @@ class Found(NamedTuple):
     is_context: bool = False
     begins: bool = False
     records: tuple[bytes, ...] | None = None
+    record: int | None = None
+
+    @property
+    def order(self) -> tuple[int, str, int, int]:
+        """By this lines are ordered, as those of tables."""
+        return (self.time or 0) // 1000, self.stream, self.sequence, self.pos
+
+    @property
+    def record_key(self) -> tuple[str, int, str, int | None]:
+        """Names the record that the first line belongs to."""
+        return self.stream, self.sequence, self.file, self.record
 
     @classmethod
     def from_table(cls, line: Line) -> "Found":
@@ -45,6 +56,7 @@ class Found(NamedTuple):
             stream=line.stream,
             sequence=line.sequence,
             pos=line.pos,
+            record=line.record,
         )
 
     @classmethod
@@ -59,6 +71,7 @@ class Found(NamedTuple):
             sequence=lines.sequence,
             pos=lines.number,
             records=lines.records,
+            record=lines.number,
         )
 
     def as_line(self) -> Line:

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import NamedTuple
 
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import find_sequence, resolve_moment
+from nats_logship.client.find import find_message, resolve_moment
 from nats_logship.client.line_search import LineFilter, search_newest
-from nats_logship.client.lines_around import LineId, find_around
+from nats_logship.client.lines_around import LineId, find_around, find_in_other
 from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
@@ -75,6 +74,17 @@ class Newer:
         """Return the first sequence of each stream that `find` has not searched."""
         return tuple((key, item.first) for key, item in self._left.items())
 
+    async def begin(self) -> int:
+        """Return when the first message was stored that is to be searched; 0 without one."""
+        times = list[int]()
+        for item in self._left.values():
+            request = {"seq": max(1, item.first), "next_by_subj": ">"}
+            if item.first < item.until and (
+                found := await find_message(self.connection, item.stream, request)
+            ):
+                times.append(found.stored_at)
+        return min(times, default=0)
+
     async def find(self) -> AsyncGenerator[list[Found], None]:
         """Yield what is found, in the order of storage; see `Finder`.
 
@@ -103,10 +113,8 @@ class Newer:
         before, after = list[Found](), list[Found]()
         for key, item in self._whole.items():
             line = LineId(one.host, one.file, one.sequence, one.pos)
-            if key != one.stream:  # a host may move to another stream
-                time = to_datetime(one.time or 0) + timedelta.resolution
-                following = await find_sequence(self.connection, item.stream, time)
-                line = line._replace(sequence=following or item.until, number=-1)
+            if key != one.stream:
+                line = await find_in_other(self.connection, item, line, one.time or 0)
             found = await find_around(self.connection, item, line, most)
             firsts = self._firsts[key]
             before += (

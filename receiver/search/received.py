@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -50,18 +51,22 @@ class _Live(NamedTuple):
 
 @dataclass(slots=True)
 class ReceivedFiles:
-    """The files of a receiver, and the batch of each partition that was stored last."""
+    """The files of a receiver, and the batch of each partition that was stored last.
+
+    `zone` is that of times in lines which name none; None is any zone.
+    """
 
     output: Path
+    zone: tzinfo | None = None
     parts: list[ReceivedPart] = field(default_factory=list)
     batches: dict[int, StoredBatch] = field(default_factory=dict)
     has_sources: bool = False
     """Whether each source file has files of its own."""
 
     @classmethod
-    def read(cls, output: Path, state: Path) -> "ReceivedFiles":
+    def read(cls, output: Path, state: Path, zone: tzinfo | None) -> "ReceivedFiles":
         """Read all stores; raises `ConfigurationError` if there are none, `OperatorError`."""
-        found = cls(output)
+        found = cls(output, zone)
         live: dict[str, _Live] = {}
         try:
             for path in sorted(state.glob("p*.db")):

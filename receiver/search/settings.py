@@ -1,7 +1,7 @@
 """The settings of `logreceiver search`."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -52,8 +52,9 @@ class SearchSettings(AccessSettings):
         "",
         "WHEN",
         "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
-        "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h. Lines of "
-        "received files are compared by the times in them; those before the first time are shown.",
+        "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h. Received "
+        "files do not say when a line was stored: the time in it counts, or that in a line before "
+        "it; lines before the first time are shown.",
     )
     until: str = option(
         "",
@@ -85,11 +86,21 @@ class SearchSettings(AccessSettings):
     stream: bool = Field(
         True, description="Search the stream, too: all of it, or what is newer than the rest."
     )
-    time_zone: TimeZone = option("UTC", "ZONE", "Time zone of --since and --until.")
+    time_zone: TimeZone | None = option(
+        None,
+        "ZONE",
+        "Time zone of --since and --until (default: UTC), and of times in received files that name "
+        "none: without it these may be of any zone, so lines of up to 14 hours more are shown.",
+    )
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone that was given."""
+        return load_zone(self.time_zone) if self.time_zone else None
 
     def parse_times(self) -> tuple[datetime | None, datetime | None]:
         """Return the bounds of the time, None for no bound; raises click.UsageError."""
-        since, until = parse_range_options(self.since, self.until, load_zone(self.time_zone))
+        since, until = parse_range_options(self.since, self.until, self.zone or UTC)
         since = None if since == EARLIEST else since
         if isinstance(since, int):
             raise click.UsageError(f"--since: {self.since!r} is a sequence: give a time")

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,24 @@ from click.testing import CliRunner
 
 from bench.cpu import peak_bytes_of
 from broker.cli import group
+from broker.console.lines import LineFinder
+from broker.console.request import LineRequest
+from broker.inspect.old_lines import open_table
+from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
+from nats_logship.client.line_search import LineFilter
+from nats_logship.history import Order
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message, publish_piece
+from tests.conftest import apply_topology
 from tests.nats_logship.test_history import BEGAN, SECOND, Written
+from tests.receiver.partition import publish as publish_raw
 from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
@@ -261,6 +271,26 @@ async def test_the_lines_around_a_line_are_those_of_its_host_and_file(
     assert around["lines"][around["chosen"]] == line
 
 
+async def test_the_lines_around_a_line_are_found_in_all_streams_of_its_host(
+    start_console: StartConsole, fresh_url: str, web: aiohttp.ClientSession
+) -> None:
+    await asyncio.to_thread(apply_topology, fresh_url, Topology(partitions=2, stream_count=2))
+    texts = [f"line {number}" for number in range(9)]
+    for number, text in enumerate(texts):  # the host moves
+        await asyncio.to_thread(
+            publish_raw, fresh_url, (f"logs.p{number // 3 % 2}.web01", text.encode(), None)
+        )
+    url = start_console(fresh_url)
+    async with web.get(f"{url}/lines?order=first") as answer:
+        lines = await lines_of(documents(answer), 9)
+    for number, line in enumerate(lines):
+        async with web.get(f"{url}/around", params={"line": line["key"], "lines": 5}) as answer:
+            around = await answer.json()
+        shown = [one["text"] for one in around["lines"]]
+        assert shown == texts[max(0, number - 5) : number + 6]
+        assert around["lines"][around["chosen"]] == line
+
+
 async def test_lines_that_the_stream_has_no_more_come_from_the_table(
     start_console: StartConsole,
     logs_url: str,
@@ -295,8 +325,35 @@ async def test_lines_that_the_stream_has_no_more_come_from_the_table(
     for key, chosen in zip(keys, (4, 9), strict=True):
         async with web.get(f"{url}/around", params={"line": key}) as answer:
             around = await answer.json()
-        assert [one["text"] for one in around["lines"]][: chosen + 1] == texts[: chosen + 1]
+        assert [one["text"] for one in around["lines"]] == texts
         assert around["chosen"] == chosen
+
+
+async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_once(
+    connection: Connection, publish: Publish, tmp_path: Path
+) -> None:
+    written = Written(tmp_path / "table")
+    written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
+    now = Fraction(to_nanoseconds(datetime.now(UTC)) - BEGAN, SECOND)  # noqa: TID251
+    await publish("web01", b"line 0\n")
+    written.add(("web01", "/var/log/app.log", now, b"line 0\n"))
+    request = LineRequest(LineFilter(), None, None, Order.NEWEST, most=100, buckets=0)
+    found = LineFinder(connection, written.address).search(request)
+    async with open_table(written.address):  # another page searches it
+        first = asyncio.ensure_future(anext(found))
+        await asyncio.sleep(0.3)
+        await publish("web01", b"line 1\n")
+        written.add(("web01", "/var/log/app.log", now, b"line 1\n"))
+    texts: list[str] = []
+    async with aclosing(found):
+        await first
+        await publish("web01", b"line 2\n")
+        while "line 2" not in texts:
+            document = await anext(found)
+            lines = [*document.get("older", []), *document.get("lines", [])]
+            texts += [one["text"] for one in lines]
+
+    assert texts == ["line 0", "line 1", "line 2"]
 
 
 async def test_what_the_stream_has_from_before_the_table_began_is_found(

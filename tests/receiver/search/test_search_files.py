@@ -67,6 +67,77 @@ def test_context_is_of_the_same_file_and_times_are_those_in_lines(partition: Par
     assert found(*files, *times[:2]) == b"no time\n" + day % (58, 58) + day % (59, 59) + b"  at x\n"
 
 
+def test_the_last_lines_have_their_context_in_files_and_in_the_stream(partition: Partition) -> None:
+    def expect(*numbers: int) -> bytes:
+        return b"".join(b"line %d\n" % number for number in numbers)
+
+    partition.lines("web01", *numbered(0, 10))
+    partition.start()
+    asked = options(partition, "--host", "web01", "--context", "1", "--match")
+    assert found(*asked, "line [368]", "--limit", "2") == expect(5, 6, 7, 8, 9)
+    assert found(*asked, "line [67]", "--limit", "1") == expect(6, 7, 8)
+    assert found(*asked, "line [16]", "--limit", "5") == expect(0, 1, 2) + b"--\n" + expect(5, 6, 7)
+    partition.lines("web01", *numbered(10, 13))
+    last = found(*asked, "line (3|8|11)", "--limit", "2")
+    assert last == expect(7, 8, 9) + b"--\n" + expect(10, 11, 12)
+
+
+def test_the_last_lines_are_the_newest_of_all_files_and_streams(partition: Partition) -> None:
+    def line(minute: int, zone: int = 0) -> bytes:
+        at = time.time() + 60 * minute + 3600 * zone  # noqa: TID251
+        text = "%Y-%m-%dT%H:%M:%S" + ("" if zone else "Z")
+        return f"{time.strftime(text, time.gmtime(at))} {minute}\n".encode()
+
+    partition.lines("web02", *map(line, (-45, -4)), b" rest of -4\n")
+    partition.lines("web03", line(-13, 1), line(-3, 1))  # an hour ahead, and no zone
+    partition.start()
+    partition.lines("web01", *map(line, (-50, -30, -2)))
+    partition.start()
+    partition.lines("web02", line(0))
+
+    def ends(limit: int, *more: str) -> list[bytes]:
+        lines = found(*options(partition, "--limit", str(limit), *more)).splitlines()
+        return [one[:6] + one.rpartition(b" ")[2] for one in lines]
+
+    newest = [b"web02:-45", b"web01:-30", b"web03:-13", b"web02:-4", b"web02:-4", b"web03:-3"]
+    newest += [b"web01:-2", b"web02:0"]
+    for limit in range(1, 9):
+        assert ends(limit) == newest[-limit:]
+    assert ends(2, "--match", "rest|-45") == [newest[0], newest[4]]
+
+
+def test_a_time_without_a_zone_may_be_of_any_unless_a_zone_is_given(partition: Partition) -> None:
+    lines = [
+        b"Nov 20 09:30:00 web01 app: at 14:30 in New York\n",
+        b"2026-11-20T14:40:00Z in UTC\n",
+        b"2026-11-20 09:50:00,123 at 14:50 in New York\n",
+    ]
+    day = "2026-11-20T"
+    partition.lines("web01", *lines)
+    partition.start()
+
+    files = options(partition, "--host", "web01", "--no-stream")
+    assert found(*files, "--since", f"{day}14:45Z") == lines[0] + lines[2]
+    assert found(*files, "--until", f"{day}09:40Z") == lines[0] + lines[2]
+    of_zone = [*files, "--time-zone", "America/New_York"]
+    assert found(*of_zone, "--since", f"{day}14:35Z") == lines[1] + lines[2]
+    assert found(*of_zone, "--until", f"{day}09:45") == b"".join(lines[:2])
+    assert found(*files, "--time-zone", "UTC", "--since", f"{day}09:40Z") == lines[1] + lines[2]
+
+
+@pytest.mark.parametrize("asked", [["--match", "b|ERROR"], ["--level", "error"]])
+def test_a_line_without_a_time_has_that_of_the_line_before_it_though_this_does_not_match(
+    partition: Partition, asked: list[str]
+) -> None:
+    lines = b"10:00:00Z ERROR a\n", b"14:59:00Z INFO c\n", b"  ERROR d\n", b"15:01:00Z INFO e\n"
+    partition.lines("web01", *(b"2026-11-20T" * (b"Z" in line) + line for line in lines))
+    partition.start()
+
+    files = options(partition, "--host", "web01", "--no-stream")
+    assert found(*files, *asked, "--since", "2026-11-20T14:58Z") == lines[2]
+    assert found(*files, *asked, "--since", "2026-11-20T15:00Z") == b""
+
+
 def test_files_of_sources_are_chosen_by_their_paths(partition: Partition) -> None:
     named = replace(partition, template="{host}/{file}")
     named.publish(

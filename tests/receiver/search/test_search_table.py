@@ -6,18 +6,24 @@ import shutil
 import subprocess
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from broker.topology import Topology
+from nats_logship.app.timestamps import parse_time
 from nats_logship.client.connection import Connection
 from nats_logship.history import Query
 from receiver.search.find import TableFinder
 from receiver.search.found import SearchStatus
 from receiver.table.location import Location
 from tests import secured
+from tests.conftest import apply_topology
+from tests.nats_logship.test_history import BEGAN, SECOND, Written
 from tests.receiver.partition import api, lines_of, message, publish
 from tests.receiver.search.searching import found, search
 from tests.receiver.table.tabled import Tabled
@@ -106,6 +112,33 @@ async def test_lines_that_leave_the_stream_meanwhile_come_from_the_newer_table(
 
     lines = b"".join(one.lines for group in groups for one in group)
     assert lines == expect(0, 9)
+
+
+def test_lines_of_streams_that_the_table_has_up_to_other_times_come_in_order(
+    fresh_url: str, tmp_path: Path
+) -> None:
+    apply_topology(fresh_url, Topology(partitions=2, stream_count=2))
+    texts = [b"line %d\n" % number for number in range(10)]
+    publish(
+        fresh_url,
+        *((f"logs.p{n % 2}.web0{n % 2}", text, None) for n, text in enumerate(texts)),
+    )
+    for stream, known in ("LOGS_0", 5), ("LOGS_1", 2):
+        written = Written(tmp_path / "table")
+        written.stream = f"{stream}/{api(fresh_url, f'STREAM.INFO.{stream}')['created']}"
+        for sequence in range(1, known + 1):
+            answer = api(fresh_url, f"STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
+            seconds = Fraction(parse_time(answer["time"]) - BEGAN, SECOND)
+            written.add((answer["subject"][8:], "", seconds, b64decode(answer["data"])))
+
+    for more, lines in (
+        ((), texts),
+        (("--limit", "3"), texts[7:]),
+        (("--since", "1d", "--limit", "7"), texts[:7]),
+        (("--match", "[3-8]$"), texts[3:9]),
+    ):
+        shown = found("--server", fresh_url, "--table", tmp_path / "table", *more)
+        assert [line[7:] for line in shown.splitlines(keepends=True)] == lines
 
 
 def test_lines_that_are_in_neither_are_reported(tabled: Tabled, options: Options) -> None:
