@@ -38,6 +38,11 @@ class JournalFile(NamedTuple):
     tail_time: int
     is_archived: bool = False
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What differs between files that are at one path, one after the other."""
+        return self.path, self.head
+
 
 def parse_header(path: str, data: bytes) -> JournalFile | None:
     """Return what the first bytes of a file say; None if it has no entries or is no journal."""

@@ -1,7 +1,7 @@
 """One journal: how far it is read and covered by blocks. Opens nothing."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nats_logship.wire.message import Identity, Section, Span
@@ -42,6 +42,13 @@ class Journal:
     known_end: int = 0  # behind the last entry that was seen, of files that are gone
     last_time: int = 0  # of the last entry that was seen, in microseconds since the epoch
     empty: int = 0  # entries that had no message to show
+    unopened: dict[tuple[str, int], str] = field(default_factory=dict)  # and why, by key
+    retry_at: float = 0.0  # to open them, by the monotonic clock
+    next_run: float = 0.0  # likewise
+    failures: int = 0  # of journalctl, one after the other
+    problem: str = ""  # why it failed the last time
+    is_narrow: bool = False  # the next run prints only the fields that are needed
+    silent: tuple[int, float] = 0, 0.0  # an entry that was not printed, and since when
     holes: Holes = field(default_factory=Holes)
 
     def __post_init__(self) -> None:
@@ -56,7 +63,11 @@ class Journal:
     @property
     def trusted(self) -> list[JournalFile]:
         """Files that may have what their headers say."""
-        return [one for one in self.files if one not in self.doubted]
+        return [one for one in self._openable if one not in self.doubted]
+
+    @property
+    def _openable(self) -> list[JournalFile]:
+        return [one for one in self.files if one.key not in self.unopened]
 
     @property
     def is_unread(self) -> bool:
@@ -70,8 +81,33 @@ class Journal:
         return end < self.position and self.last_time > time_of(self.mark) > 0
 
     def files_from(self, number: int) -> list[JournalFile]:
-        """Return the files that have entries from a number on."""
-        return [one for one in self.files if one.tail >= number]
+        """Return the files that have entries from a number on, and can be opened."""
+        return [one for one in self._openable if one.tail >= number]
+
+    def leave_out(self, reasons: Mapping[str, str]) -> bool:
+        """Read no files that cannot be opened, by path; return whether there are any."""
+        found = {one.key: reasons[one.path] for one in self.files if one.path in reasons}
+        self.unopened |= found
+        return bool(found)
+
+    def describe_unopened(self) -> list[str]:
+        """Return a sentence on each file that has unread entries and cannot be opened."""
+        return [
+            describe_unopened(one, self.unopened[one.key])
+            for one in self.files
+            if one.key in self.unopened and one.tail >= self.position
+        ]
+
+    @property
+    def lost_end(self) -> int:
+        """The number behind the last entry that will never be read; at most the position if none.
+
+        Its files are gone, or journald has put them aside, damaged.
+        """
+        left = [one for one in self.files if one.tail >= self.position]
+        is_lost = all(one.key in self.unopened and one.path.endswith("~") for one in left)
+        ends = [one.tail + 1 for one in left if is_lost]
+        return max(ends, default=0) if self.files else self.known_end
 
     def start_cursor(self, now: int) -> Cursor:
         """Return where reading began; `now` is nanoseconds since the epoch."""
@@ -93,14 +129,17 @@ class Journal:
         return Block(section, lines, now)
 
 
-def choose(journals: Sequence[Journal]) -> Journal | None:
-    """Return the journal to read next, the one whose unread files are oldest; None without any.
+def describe_unopened(file: JournalFile, reason: str) -> str:
+    """Return a sentence on a file that cannot be opened."""
+    left_out = f"its entries, from {file.head} on, are left out"
+    return f"{file.path}: journalctl cannot open it: {reason}; {left_out}"
 
-    So a journal is read to its end before one that was created after it.
-    """
-    unread = [one for one in journals if one.is_unread]
+
+def list_turns(journals: Iterable[Journal], now: float) -> list[Journal]:
+    """Return the journals that have unread entries and need not pause; the oldest files first."""
+    ready = [one for one in journals if one.is_unread and one.next_run <= now]
 
     def age(journal: Journal) -> int:
         return min(one.head_time for one in journal.files_from(journal.position))
 
-    return min(unread, key=age, default=None)
+    return sorted(ready, key=age)

@@ -1,6 +1,6 @@
 """Which journals a folder has, by the headers of its files, and where each is read on."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
@@ -41,25 +41,24 @@ class Journals:
         self._known = {one.identity.head_hash: one for one in ordered}
         self.found = {}
 
-    def check_headers(self) -> list[JournalFile]:
-        """Read the headers, and return all files."""
+    def check_headers(self) -> None:
+        """Read the headers."""
         trouble, files = self.folder.trouble, self.folder.list_files()
         if not self.folder.trouble:
             self._reported.discard(trouble)
         if self.folder.trouble:
             self.report_once(NoticeKind.MISSING, self.folder.trouble)
             if not files:
-                return []
+                return
         if not self._has_checked:
             for text in find_doubts(self.options):
                 self.report_once(NoticeKind.MISSING, text)
-        names = dict.fromkeys(one.journal for one in files)
-        for name in names:
-            self._update(name, tuple(one for one in files if one.journal == name))
+        by_name = _group(files)
+        for name, found in by_name.items():
+            self._update(name, tuple(found))
         if not self.folder.trouble:
-            self._note_missing(names)
+            self._note_missing(by_name)
         self._has_checked = True
-        return files
 
     def _update(self, name: str, files: tuple[JournalFile, ...]) -> None:
         journal = self.found.get(name)
@@ -139,3 +138,10 @@ class Journals:
         if text not in self._reported:
             self._reported.add(text)
             self.notices.append(Notice(kind, self.options.path, text))
+
+
+def _group(files: Iterable[JournalFile]) -> dict[str, list[JournalFile]]:
+    by_name: dict[str, list[JournalFile]] = {}
+    for one in files:
+        by_name.setdefault(one.journal, []).append(one)
+    return by_name

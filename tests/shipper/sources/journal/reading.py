@@ -96,6 +96,11 @@ class Reading:
         return "\n".join(f"{one.kind.value}: {one.text}" for one in self.notices)
 
     @property
+    def troubles(self) -> list[str]:
+        """What keeps entries from being read now."""
+        return [one.text for one in self.source.troubles] if self.source else []
+
+    @property
     def files(self) -> Mapping[str, int]:
         """How far each file id is covered."""
         return self._ends

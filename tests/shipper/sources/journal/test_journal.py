@@ -5,13 +5,15 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
 from shipper.sources.journal import headers, process, reader
-from shipper.sources.journal.rules import EntryRules
+from shipper.sources.journal.checks import check_journal
+from shipper.sources.journal.rules import EntryRules, Options
 from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
@@ -395,3 +397,96 @@ async def test_a_journalctl_that_prints_no_entry_is_ended_with_all_that_it_has_s
     wait_until("all have ended", lambda: not groups_that_run(groups), 10)
     assert await reading.read() == expected
     assert not reading.gaps
+
+
+def break_file(path: Path) -> None:
+    """Cut a file as a power failure does."""
+    os.truncate(path, path.stat().st_size // 4)
+
+
+def need_new_journalctl(path: Path) -> None:
+    """Set a feature flag that no journalctl knows."""
+    with path.open("r+b") as file:
+        (flags,) = struct.unpack("<I", os.pread(file.fileno(), 4, 12))
+        os.pwrite(file.fileno(), struct.pack("<I", flags | 1 << 20), 12)
+
+
+@pytest.mark.parametrize("spoil", [break_file, need_new_journalctl])
+async def test_a_file_that_journalctl_cannot_open_is_a_gap_and_later_ones_are_read(
+    journal: JournalWriter, reading: Reading, spoil: Callable[[Path], None]
+) -> None:
+    path, entries = journal.archive()
+    spoil(path)
+    expected = [f"entry {entries.stop - 1:08d}", *journal.write(3)]
+
+    assert await reading.read() == expected
+    assert await reading.read() == []
+
+    assert reading.gaps == [(entries.start, entries.stop)]
+    assert reading.texts.count(f"{path}: journalctl cannot open it: ") == 1
+    assert not reading.troubles
+
+
+async def test_a_journal_that_cannot_be_opened_is_a_gap_and_does_not_stop_others(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    first = journal.write(10)
+    assert await reading.read() == first
+    journal.write(5)
+    break_file(journal.path.rename(tmp_path / "system@0006-0001.journal~"))  # as journald does
+    expected = JournalWriter(tmp_path).write(5)
+
+    assert await reading.read() == expected
+
+    assert reading.gaps == [(11, 16)]
+    assert "journalctl cannot open it: No data available" in reading.texts
+
+
+async def test_a_file_that_may_be_readable_later_is_a_trouble_until_it_is_read(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    first = journal.write(10)
+    good = journal.path.read_bytes()
+    need_new_journalctl(journal.path)
+    expected = JournalWriter(tmp_path, "other").write(3)
+
+    assert await reading.read() == expected
+    (trouble,) = reading.troubles
+    assert "journalctl cannot open it: Protocol not supported" in trouble
+    assert check_journal(Options(path="journal", folder=str(tmp_path)))[1] == [
+        f"journal: {trouble}"
+    ]
+
+    journal.path.write_bytes(good)
+    await reading.restart()
+    assert await reading.read() == first
+    assert (reading.gaps, reading.troubles) == ([], [])
+
+
+async def test_a_busy_journal_keeps_no_other_one_waiting(tmp_path: Path, reading: Reading) -> None:
+    busy, quiet = JournalWriter(tmp_path), JournalWriter(tmp_path, "user-1000")
+    found = []
+    busy.write(3)
+    await reading.read()
+    quiet.clock += 1_000_000_000
+    quiet.program = "quiet"
+    expected = [f"entry {number:08d}" for number in range(3)]
+    quiet.write(3)
+    for _ in range(20):
+        busy.write(1)
+        found += await reading.gather()
+        await asyncio.sleep(0.05)
+    shipped = b"".join(block.lines for block in reading.blocks).decode()
+    assert re.findall(r" quiet\[7\]: (.*)\n", shipped) == expected
+
+
+async def test_many_small_journals_are_read_without_a_pause(
+    tmp_path: Path, reading: Reading
+) -> None:
+    for number in range(12):
+        JournalWriter(tmp_path, f"remote-{number}").write(3)
+    await reading.list_files()
+    began = time.monotonic()
+    found = await reading.read()
+    assert len(found) == 36
+    assert time.monotonic() - began < 5  # it was a second for each of them
