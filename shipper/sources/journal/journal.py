@@ -1,5 +1,6 @@
 """One journal: how far it is read and covered by blocks. Opens nothing."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from shipper.sources.block import Block
 from shipper.sources.journal.headers import JournalFile
 from shipper.sources.journal.holes import Holes
 
-_TIME = re.compile(rb"t=([0-9a-f]+)")
+_BOOT, _TIME = re.compile(rb"b=([^;]+)"), re.compile(rb"t=([0-9a-f]+)")
 
 
 def time_of(mark: bytes) -> int:
@@ -19,13 +20,19 @@ def time_of(mark: bytes) -> int:
     return int(found[1], 16) if found else 0
 
 
+def _boot_of(mark: bytes) -> bytes:
+    found = _BOOT.search(mark)
+    return found[1] if found else b""
+
+
 @dataclass(slots=True, eq=False)
 class Journal:
     """A journal (seqnum_id) and its file id; positions are numbers of entries.
 
     `position` is the next entry to read, `mark` that of the last one that was read; blocks cover
-    what is below `covered`. Entries that are not newer than `newer_than` (microseconds since the
-    epoch) were shipped under another file id.
+    what is below `covered`. `shipped` is set while entries are read again that were shipped under
+    another file id, before the journal was set back: the marks of the last one of those, and of the
+    last one that was read.
     """
 
     name: str
@@ -34,12 +41,13 @@ class Journal:
     position: int
     files: tuple[JournalFile, ...]
     mark: bytes = b""
-    newer_than: int = 0
+    shipped: tuple[bytes, bytes] | None = None
     covered: int = 0
     start: int = 0
     has_left_out: bool = False
     doubted: frozenset[JournalFile] = frozenset()  # their last entries are not printed
     known_end: int = 0  # behind the last entry that was seen, of files that are gone
+    short_since: float = math.inf  # by the monotonic clock
     last_time: int = 0  # of the last entry that was seen, in microseconds since the epoch
     empty: int = 0  # entries that had no message to show
     unopened: dict[tuple[str, int], str] = field(default_factory=dict)  # and why, by key
@@ -75,10 +83,39 @@ class Journal:
         return self.end > self.position
 
     @property
-    def went_back(self) -> bool:
-        """Whether all numbers are below those that were read, but an entry is newer."""
+    def is_awaited(self) -> bool:
+        """Whether more of it is expected than is covered."""
+        return self.is_unread or self.covered < self.position or self.is_perhaps_set_back
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all numbers are below the last one that was read."""
         end = max((one.tail + 1 for one in self.files), default=self.position)
-        return end < self.position and self.last_time > time_of(self.mark) > 0
+        return bool(self.mark) and end < self.position
+
+    @property
+    def is_perhaps_set_back(self) -> bool:
+        """Whether it is short although the file that is being written is there."""
+        return self.is_short and any("@" not in one.path.rpartition("/")[2] for one in self.files)
+
+    @property
+    def is_surely_set_back(self) -> bool:
+        """Whether it is short although it has a newer entry."""
+        return self.is_short and self.last_time > time_of(self.mark)
+
+    def was_shipped(self, mark: bytes) -> bool:
+        """Whether the next entry seems to be one that was shipped before the journal was set back.
+
+        All entries behind one are new that is newer than those, or older than the entry before it,
+        or of another boot behind entries of the last boot.
+        """
+        if self.shipped is None:
+            return False
+        last, before = self.shipped
+        is_new = not time_of(before) <= time_of(mark) <= time_of(last)
+        is_new |= _boot_of(before) == _boot_of(last) != _boot_of(mark)
+        self.shipped = None if is_new else (last, mark)
+        return not is_new
 
     def files_from(self, number: int) -> list[JournalFile]:
         """Return the files that have entries from a number on, and can be opened."""

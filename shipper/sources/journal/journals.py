@@ -1,14 +1,18 @@
 """Which journals a folder has, by the headers of its files, and where each is read on."""
 
+import math
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
 from shipper.sources.journal.checks import find_doubts
 from shipper.sources.journal.headers import JournalFile, JournalFolder
-from shipper.sources.journal.journal import Journal, time_of
+from shipper.sources.journal.journal import Journal
 from shipper.sources.journal.rules import Options
 from shipper.sources.notices import Notice, NoticeKind
+
+_SETTLED = 1.0  # seconds
 
 
 class Journals:
@@ -67,7 +71,11 @@ class Journals:
         journal.files, journal.last_time = files, max(one.tail_time for one in files)
         self.ended.discard(journal.file)
         self._missing.discard(name)
-        if journal.went_back:
+        now = time.monotonic()
+        journal.short_since = min(journal.short_since, now) if journal.is_short else math.inf
+        # a file may be missing for a moment, while it is renamed
+        may_be = journal.is_perhaps_set_back and not self.folder.trouble
+        if journal.is_surely_set_back or (may_be and now - journal.short_since > _SETTLED):
             self.begin_again(journal)
 
     def _add(self, name: str, files: tuple[JournalFile, ...]) -> Journal:
@@ -116,10 +124,12 @@ class Journals:
             self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
 
     def begin_again(self, journal: Journal) -> None:
-        """Read a journal under another file id, but for entries that were shipped.
+        """Read a journal under another file id, but for entries that seem to be shipped.
 
         Its numbers were given again to other entries, such as after a virtual machine was reset.
+        If no entry seemed to be new, all are shipped again: a duplicate is better than a loss.
         """
+        is_first = journal.shipped is None
         self.ended.add(journal.file)
         successor = Journal(
             name=journal.name,
@@ -127,10 +137,12 @@ class Journals:
             path=journal.path,
             position=min(one.head for one in journal.files),
             files=journal.files,
-            newer_than=time_of(journal.mark),
+            shipped=(journal.mark, b"") if is_first else None,
         )
         self.found[journal.name] = successor
-        text = f"journal {journal.name} was set back; its entries that are newer are read"
+        text = f"journal {journal.name} was set back; its entries that seem to be new are shipped"
+        if not is_first:
+            text = f"none of the entries of journal {journal.name} is surely new; all are shipped"
         self.notices.append(Notice(NoticeKind.TRUNCATED, journal.path, text))
 
     def report_once(self, kind: NoticeKind, text: str) -> None:

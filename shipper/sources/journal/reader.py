@@ -177,6 +177,8 @@ class JournalReader:
             journal.next_run = _end_of_pause(reading.began)
         if journal.position <= reading.last:
             self._doubt_last_entries(reading)
+        elif journal.shipped:
+            self.journals.begin_again(journal)
 
     def _leave_out_unopenable(self, reading: _Reading) -> bool:
         """Return whether a run may succeed now: without bad files, or as files were renamed."""
@@ -232,7 +234,7 @@ class JournalReader:
                     self.close()
                     journal.next_run = time.monotonic() + _LONGEST_WAIT
                     return blocks
-            if not text or len(text) > longest or journal.newer_than:
+            if not text or len(text) > longest or journal.shipped:
                 text = self._select(journal, entry)
             journal.position = number + 1
             journal.mark = mark
@@ -302,7 +304,7 @@ class JournalReader:
     def _select(self, journal: Journal, entry: JournalEntry) -> bytes:
         """Return the lines of an entry that are shipped, and report what is not."""
         lines, most = entry.lines, self._max_line
-        if lines is None or (journal.newer_than and time_of(entry.mark) <= journal.newer_than):
+        if journal.was_shipped(entry.mark) or lines is None:
             return b""
         lost, name = len(lines) - most, f"entry {entry.number} of journal {journal.name}"
         journal.empty += not lines
@@ -340,7 +342,8 @@ class JournalReader:
         if not once and now - self._covered_at < _COVER_EVERY:
             return []
         self._covered_at = now
-        left = [one for one in self.journals.found.values() if one.covered < one.position]
+        journals = self.journals.found.values()
+        left = [one for one in journals if one.covered < one.position and not one.shipped]
         return [one.cover(b"", self._clock()) for one in left]
 
 

@@ -114,7 +114,7 @@ class JournalSource(Source):
                 end=max(one.end, one.position),
                 readable_since=self._since.get(one.file),
                 problem=(problem := one.problem or trouble),
-                is_awaited=not problem and (one.is_unread or one.covered < one.position),
+                is_awaited=not problem and one.is_awaited,
                 unit="entries",
             )
             for one in self._journals

@@ -490,3 +490,53 @@ async def test_many_small_journals_are_read_without_a_pause(
     found = await reading.read()
     assert len(found) == 36
     assert time.monotonic() - began < 5  # it was a second for each of them
+
+
+@pytest.mark.parametrize("count", [5, 30], ids=["fewer", "more"])
+@pytest.mark.parametrize(
+    ("clock", "boot", "is_known"),
+    [
+        pytest.param(-3_600_000_000, False, True, id="the clock is back"),
+        pytest.param(0, True, True, id="another boot"),
+        pytest.param(0, False, False, id="no sign of what is new"),
+    ],
+)
+async def test_new_entries_of_a_journal_set_back_are_shipped_whatever_the_clock_says(
+    journal: JournalWriter, reading: Reading, count: int, clock: int, boot: bool, is_known: bool
+) -> None:
+    journal.tick = 1000
+    journal.write(10)
+    saved, then = journal.path.read_bytes(), journal.clock
+    old = journal.write(10)
+    assert len(await reading.read()) == 20
+    await reading.restart()
+    journal.path.with_name("new").write_bytes(saved)
+    journal.path.with_name("new").rename(journal.path)
+    journal.clock = then + clock
+    journal.tick = 10
+    journal.boot = journal.boot[::-1] if boot else journal.boot
+    expected = journal.write(count)
+
+    found = await reading.read()
+
+    assert found[-count:] == expected
+    assert (len(found) > count) is not is_known
+    assert not set(found) & set(old)
+    assert reading.texts.count("was set back") == 1
+    assert not reading.gaps
+    await reading.restart()
+    assert await reading.read() == []
+    expected = journal.write(1)
+    assert await reading.read() == expected
+
+
+async def test_a_journal_whose_newest_file_is_gone_was_not_set_back(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.archive()
+    await reading.read()
+    journal.path.unlink()
+    for _ in range(2):
+        assert await reading.read() == []
+        await asyncio.sleep(1)
+    assert "set back" not in reading.texts
