@@ -40,6 +40,7 @@ class Journal:
     path: str
     position: int
     files: tuple[JournalFile, ...]
+    records: str  # how the lines of an entry are joined
     mark: bytes = b""
     shipped: tuple[bytes, bytes] | None = None
     covered: int = 0
@@ -161,6 +162,7 @@ class Journal:
             identity=Identity(0, 0, self.name, 0, self.mark.decode()),
             filtered=self.has_left_out,
             unit="entries",
+            records=self.records,
         )
         self.covered, self.has_left_out = self.position, False
         return Block(section, lines, now)

@@ -79,14 +79,14 @@ class Journals:
             self.begin_again(journal)
 
     def _add(self, name: str, files: tuple[JournalFile, ...]) -> Journal:
-        path = self.options.path
+        path, records = self.options.path, self.options.records
         if cursor := self._known.pop(name, None):
             mark = cursor.identity.tail_hash.encode()
-            return Journal(name, cursor.file, path, cursor.offset, files, mark)
+            return Journal(name, cursor.file, path, cursor.offset, files, records, mark)
         start, end = self._find_start(files), max(one.tail for one in files) + 1
         text = f"journal {name} is read from entry {start} on, {format_count(end - start, 'entry')}"
         self.notices.append(Notice(NoticeKind.FOUND, path, text))
-        return Journal(name, self._new_id(), path, start, files)
+        return Journal(name, self._new_id(), path, start, files, records)
 
     def _find_start(self, files: tuple[JournalFile, ...]) -> int:
         first, end = min(one.head for one in files), max(one.tail for one in files) + 1
@@ -137,6 +137,7 @@ class Journals:
             path=journal.path,
             position=min(one.head for one in journal.files),
             files=journal.files,
+            records=journal.records,
             shipped=(journal.mark, b"") if is_first else None,
         )
         self.found[journal.name] = successor

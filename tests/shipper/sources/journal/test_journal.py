@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shipper.line_filter import ExpressionFilter, Rules
 from shipper.sources.journal import headers, process, reader
 from shipper.sources.journal.checks import check_journal
 from shipper.sources.journal.rules import EntryRules, Options
@@ -540,3 +541,22 @@ async def test_a_journal_whose_newest_file_is_gone_was_not_set_back(
         assert await reading.read() == []
         await asyncio.sleep(1)
     assert "set back" not in reading.texts
+
+
+@pytest.mark.parametrize(("wanted", "unwanted"), [("ERROR", ""), ("", "ERROR")])
+async def test_filters_keep_or_drop_all_lines_of_an_entry(
+    journal: JournalWriter, reading: Reading, wanted: str, unwanted: str
+) -> None:
+    journal.put(MESSAGE='ERROR request failed\nTraceback:\n\n  File "a.py"\nValueError: x')
+    journal.put(MESSAGE="ok\n1.5 ms")
+    await reading.read()
+    rules = Rules.of([wanted] * bool(wanted), [unwanted] * bool(unwanted))
+
+    blocks = ExpressionFilter(rules).filter(reading.blocks)
+
+    lines = [line.strip() for line in b"".join(one.lines for one in blocks).splitlines()]
+    first, *others = lines
+    assert first.endswith(b": ERROR request failed" if wanted else b": ok")
+    assert others == (
+        [b"Traceback:", b"", b'File "a.py"', b"ValueError: x"] if wanted else [b"1.5 ms"]
+    )
