@@ -287,7 +287,7 @@ class JournalReader:
         when = f"between {begin} and {end_}" if journal.mark else f"before {end_}"
         text = f"entries {start} to {start + lost - 1} of journal {journal.name}, written {when}"
         reason = f"{text}, are lost: they were deleted before they were read, or cannot be read"
-        self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
+        self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason, lost))
         return blocks
 
     def _pass_over_gone(self) -> list[Block]:

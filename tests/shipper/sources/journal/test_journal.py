@@ -16,6 +16,7 @@ from shipper.sources.journal import headers, process, reader
 from shipper.sources.journal.checks import check_journal
 from shipper.sources.journal.rules import EntryRules, Options
 from shipper.sources.notices import NoticeKind
+from shipper.status.report import AgentMeter
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
 from tests.support.processes import stat_of, wait_until
@@ -560,3 +561,22 @@ async def test_filters_keep_or_drop_all_lines_of_an_entry(
     assert others == (
         [b"Traceback:", b"", b'File "a.py"', b"ValueError: x"] if wanted else [b"1.5 ms"]
     )
+
+
+async def test_lost_entries_are_counted_and_named_with_their_times_in_the_status(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(4)
+    path, entries = journal.archive()
+    path.unlink()
+    await reading.read()
+    meter = AgentMeter(int)
+
+    meter.count_notices(reading.notices)
+
+    (text,) = meter.vacuumed
+    assert f"entries 11 to {entries.stop - 1} of journal" in text
+    assert "written between 2026-09-21T14:13:20Z and 2026-09-21T14:13:20Z, are lost" in text
+    assert (meter.lost_entries, meter.lost) == (entries.stop - 11, {})
