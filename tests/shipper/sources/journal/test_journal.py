@@ -580,3 +580,18 @@ async def test_lost_entries_are_counted_and_named_with_their_times_in_the_status
     assert f"entries 11 to {entries.stop - 1} of journal" in text
     assert "written between 2026-09-21T14:13:20Z and 2026-09-21T14:13:20Z, are lost" in text
     assert (meter.lost_entries, meter.lost) == (entries.stop - 11, {})
+
+
+@pytest.mark.parametrize("content", [None, "", "uninitialized\n", "../..\n"])
+async def test_a_machine_without_an_id_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    machine_id = tmp_path / "machine-id"
+    if content is not None:
+        machine_id.write_text(content)
+    monkeypatch.setattr(headers, "_MACHINE_ID", machine_id)
+
+    await (reading := Reading("")).read()
+
+    assert f"{machine_id} has no machine id, so" in reading.texts
+    assert "give --journal-directory" in reading.texts
