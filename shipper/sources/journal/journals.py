@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
@@ -82,6 +82,9 @@ class Journals:
         path, records = self.options.path, self.options.records
         if cursor := self._known.pop(name, None):
             mark = cursor.identity.tail_hash.encode()
+            if cursor.path != path:
+                text = f"journal {name} was followed as {cursor.path}; it is read on from entry"
+                self.notices.append(Notice(NoticeKind.FOUND, path, f"{text} {cursor.offset}"))
             return Journal(name, cursor.file, path, cursor.offset, files, records, mark)
         start, end = self._find_start(files), max(one.tail for one in files) + 1
         text = f"journal {name} is read from entry {start} on, {format_count(end - start, 'entry')}"
@@ -99,13 +102,14 @@ class Journals:
         oldest = (self._clock() - age) // 1000
         return min((one.head for one in files if one.tail_time >= oldest), default=end)
 
-    def _note_missing(self, names: Container[str]) -> None:
+    def _note_missing(self, names: Mapping[str, object]) -> None:
         """Note which journals have no file any more: what was not read of them is lost.
 
         A file that is renamed may be missing in one listing, so it is two of them that count.
         """
-        known = [*self._known, *(one.name for one in self.found.values() if one.files)]
-        missing = {name for name in known if name not in names}
+        known = {name for name, one in self._known.items() if one.path == self.options.path}
+        known |= {one.name for one in self.found.values() if one.files}
+        missing = known - names.keys()
         for name in missing & self._missing:
             if cursor := self._known.pop(name, None):
                 self._report_unknown(cursor)

@@ -93,8 +93,8 @@ class JournalSource(Source):
         return []
 
     def owns(self, cursor: Cursor) -> bool:
-        """Whether a position counts entries of a journal under this path."""
-        return cursor.unit == "entries" and cursor.path == self._options.path
+        """Whether a position counts entries of a journal: it is known in any folder."""
+        return cursor.unit == "entries"
 
     # what it knows
 

@@ -5,6 +5,7 @@ import itertools
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nats_logship.wire.message import Origin
@@ -24,7 +25,8 @@ class Reading:
     """An agent without a broker: all blocks are acknowledged at once, and outlive a restart."""
 
     def __init__(self, folder: object, **options: Any) -> None:
-        self._options = Options(path="journal", folder=str(folder), once=True, **options)
+        self._options = Options(path="journal", folder=str(folder), once=True)
+        self._options = replace(self._options, **options)
         self._ids = itertools.count()
         self._ends: dict[str, int] = {}
         self.positions = Positions()
@@ -38,7 +40,8 @@ class Reading:
         """Scan as it is at the start, or later."""
         if self.source is None:
             self.source = self._open()
-            await self.source.rewind(self.positions.files)
+            known = self.positions.files.items()
+            await self.source.rewind({one: at for one, at in known if self.source.owns(at)})
         return await self.source.scan()
 
     async def read(self) -> list[str]:
@@ -85,7 +88,8 @@ class Reading:
         self.positions = self.positions.advance([Origin("a-1", block.read_at, (block.section,))], 1)
 
     async def restart(self, **options: Any) -> None:
-        """End it; the next `read` is another agent's."""
+        """End it; the next `read` is another agent's, with other options."""
+        self._options = replace(self._options, **options)
         if self.source is not None:
             await self.source.close()
         self.source = None

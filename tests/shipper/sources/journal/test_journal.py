@@ -595,3 +595,24 @@ async def test_a_machine_without_an_id_is_named_with_what_to_do(
 
     assert f"{machine_id} has no machine id, so" in reading.texts
     assert "give --journal-directory" in reading.texts
+
+
+async def test_a_journal_is_read_on_under_another_name_and_those_elsewhere_are_left_alone(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    JournalWriter(elsewhere).write(5)
+    (link := tmp_path / "link").symlink_to(tmp_path)
+    expected = journal.write(3)
+
+    await reading.restart(path="journal:elsewhere", folder=str(elsewhere))
+    assert len(await reading.read()) == 5
+    await reading.restart(path="journal:link", folder=str(link))
+
+    assert await reading.read() == expected
+    assert "was followed as journal; it is read on from entry 11" in reading.texts
+    assert not reading.gaps
+    assert " is gone" not in reading.texts
+    assert reading.blocks[-1].section.path == "journal:link"
