@@ -22,6 +22,7 @@ from shipper.sources.journal.rules import NAMES, Options
 from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
+_PRINTED = 8  # bytes that journalctl prints for a byte of a line, or more
 _PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
 _MOST_HELD = 5 * 1024 * 1024  # bytes of an entry: the longest line, 4 MiB, and what is around it
 _LONGEST_SILENCE = 60.0  # seconds in which a run prints nothing
@@ -95,7 +96,7 @@ class JournalReader:
         blocks: list[Block] = []
         until = time.monotonic() + _LONGEST_GATHERING
         while budget > 0 and (reading := self._reading or self._begin_run()):
-            data = reading.run.read(_READ, _PATIENCE)
+            data = reading.run.read(min(_READ, _PRINTED * budget), _PATIENCE)
             if data is None:
                 if not self.pause:
                     problem = f"has printed nothing for {_LONGEST_SILENCE:.0f} seconds"

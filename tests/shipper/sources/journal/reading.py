@@ -64,11 +64,11 @@ class Reading:
         self.positions = self.positions.with_ended(ended, ())
         return found
 
-    async def gather(self) -> list[str]:
+    async def gather(self, budget: int = _BUDGET) -> list[str]:
         """Read what can be read at once; return the messages."""
         assert self.source is not None
         found: list[str] = []
-        for block in await self.source.gather(_BUDGET):
+        for block in await self.source.gather(budget):
             self._take(block)
             found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
         return found

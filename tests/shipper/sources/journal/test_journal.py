@@ -616,3 +616,36 @@ async def test_a_journal_is_read_on_under_another_name_and_those_elsewhere_are_l
     assert not reading.gaps
     assert " is gone" not in reading.texts
     assert reading.blocks[-1].section.path == "journal:link"
+
+
+async def test_little_is_read_of_a_journal_if_little_is_asked_for(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(3000)
+    await reading.list_files()
+    assert reading.source is not None
+
+    gathered = [await reading.source.gather(1024) for _ in range(10)]
+    await reading.restart()
+
+    sizes = [sum(len(one.lines) for one in blocks) for blocks in gathered]
+    assert 0 < max(sizes) < 4096
+
+
+async def test_a_journal_is_not_read_to_its_end_before_another_one(
+    tmp_path: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_TURN", 0.0)
+    large, small = JournalWriter(tmp_path), JournalWriter(tmp_path, "small")
+    small.clock += 1_000_000_000
+    large.write(3000)
+    small.write(3)
+    await reading.list_files()
+
+    for _ in range(10):
+        await reading.gather(1024)
+    await reading.restart()
+
+    ends = {one.section.span.file_id: one.section.span.end for one in reading.blocks}
+    assert 4 in ends.values()
+    assert max(ends.values()) < 3000
