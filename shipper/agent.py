@@ -331,6 +331,7 @@ class Agent:
             interval_seconds=publisher.config.interval.seconds,
             troubles=tuple(f"{one.path}: {one.text}" for one in sources.troubles),
             unread=tuple(meter.unread),
+            lost=tuple(meter.vacuumed),
             has_scanned=loop.has_scanned,
             open_files=sources.open_files,
             reading_seconds=self._reading_seconds(),

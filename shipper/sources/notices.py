@@ -28,9 +28,10 @@ class NoticeKind(Enum):
 
 
 class Notice(NamedTuple):
-    """One sentence: the path is its subject, `text` the rest. `lost` counts bytes never read.
+    """One sentence: the path is its subject, `text` the rest.
 
-    `is_total`: it counts all of its path so far, and replaces the one before.
+    `lost` counts bytes never read, or entries of a journal that was vacuumed. `is_total`: it counts
+    all of its path so far, and replaces the one before.
     """
 
     kind: NoticeKind

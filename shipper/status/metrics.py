@@ -59,6 +59,7 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (counter, "bytes", "Acknowledged bytes of files.", meter.bytes),
         (counter, "sent_bytes", "Acknowledged bytes of payload.", meter.sent),
         (counter, "rounds", "Acknowledged rounds.", meter.rounds),
+        (counter, "lost_entries", "Entries of journals, lost likewise.", meter.lost_entries),
         (gauge, "behind_bytes", "Bytes that are not acknowledged.", report.behind_bytes),
         (gauge, "behind_entries", "Entries of journals, likewise.", report.behind_entries),
         (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),

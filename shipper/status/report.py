@@ -3,7 +3,7 @@
 Units are in the names, times are RFC 3339 in UTC, None is a value that cannot be known.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, computed_field
@@ -61,10 +61,10 @@ class HostReport(BaseModel):
     one, which ships instead. `paused` says until when, by whom and why an operator paused
     the host. `interval_seconds` is the shortest interval between two rounds that the broker asks
     for, 0 if for none. `troubles` are the paths that are not followed, with the reason. `unread`
-    are files that the last start did not find: some of their lines may be lost. `reading_seconds`
-    is how long the present scan or read takes, `waiting_seconds` how long ago the oldest line that
-    is not acknowledged was read, `obstacle` why a source cannot be read at all, `retries` how often
-    rounds were tried again, by reason.
+    are files that the last start did not find: some of their lines may be lost. `lost` are lost
+    entries of journals. `reading_seconds` is how long the present scan or read takes,
+    `waiting_seconds` how long ago the oldest line that is not acknowledged was read, `obstacle` why
+    a source cannot be read at all, `retries` how often rounds were tried again, by reason.
     `max_rate_bytes` is `--max-rate` per second, 0 for no limit, `rate_held_seconds` for how long
     it has held each round back.
     """
@@ -84,6 +84,7 @@ class HostReport(BaseModel):
     interval_seconds: float = 0.0
     troubles: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     has_scanned: bool = True
     open_files: int = 0
     reading_seconds: float | None = None
@@ -154,8 +155,8 @@ class HostReport(BaseModel):
 class AgentMeter:
     """What was acknowledged and what was lost since the start.
 
-    `lost` are bytes by cause. `observe` is called with the seconds from reading a round's oldest
-    block to its acknowledgement.
+    `lost` are bytes by cause, `vacuumed` the newest sentences on lost entries of journals.
+    `observe` is called with the seconds from reading a round's oldest block to its acknowledgement.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -163,6 +164,8 @@ class AgentMeter:
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
+        self.lost_entries = 0
+        self.vacuumed: deque[str] = deque(maxlen=_MOST_UNREAD)
         self._unread: dict[tuple[str, str], str] = {}  # the newest last
         self._older = 0  # sentences that are not kept
         self.last_ack: int | None = None
@@ -195,7 +198,10 @@ class AgentMeter:
                 if len(self._unread) > _MOST_UNREAD:
                     del self._unread[next(iter(self._unread))]
                     self._older += 1
-            if notice.lost:
+            if notice.kind is NoticeKind.VACUUMED:
+                self.lost_entries += notice.lost
+                self.vacuumed.append(f"{notice.path}: {notice.text}")
+            elif notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost
 

@@ -123,6 +123,7 @@ def render(host: HostReport) -> "list[RenderableType]":
         table(heads, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),
+        *(f"lost: {text}" for text in host.lost),
     ]
 
 
@@ -225,7 +226,7 @@ async def _find_unread(settings: ShipperSettings, connection: Connection, host: 
     """Return which known files the running agent did not find, or one started now would not."""
     agents, _ = await ask(host)
     if agents:
-        return [text for agent in agents for text in agent.unread]
+        return [text for agent in agents for text in (*agent.unread, *agent.lost)]
     positions, _ = await _read_positions(connection, host)
     inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
     known = [one for one in positions.files.values() if one.path.startswith("/")]

@@ -13,7 +13,7 @@ import pytest
 from receiver.consume.judging import judge
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.conftest import apply_topology
-from tests.shipper.conftest import read_stream
+from tests.shipper.conftest import live_report, read_stream
 from tests.shipper.logs import ROOT, Ship, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
 from tests.support.journals import JournalWriter, needs_journal, show
@@ -142,6 +142,8 @@ def test_what_was_vacuumed_is_one_gap_of_entries_for_agents_that_ran_or_did_not(
     found = wait_for(logs_url, expected, agent)
     assert found.gaps == [(51, 72)]
     wait_for_log(agent, "entries 51 to 71 of journal")
+    (lost,) = live_report(agent).lost
+    assert "entries 51 to 71 of journal" in lost
     agent.kill()
     agent.start()
     expected += journal.write(10)

@@ -4,7 +4,8 @@ import fnmatch
 import shutil
 
 from shipper.sources.journal.headers import JournalFolder
-from shipper.sources.journal.process import PROGRAM, Run
+from shipper.sources.journal.journal import describe_unopened
+from shipper.sources.journal.process import PROGRAM, Run, find_unopenable
 from shipper.sources.journal.rules import Options, name_unit
 
 _PATIENCE = 10.0  # seconds
@@ -15,12 +16,18 @@ _UNIT_FIELDS = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
 def check_journal(options: Options) -> tuple[list[str], list[str]]:
     """Return why a journal cannot be read, and what may be a mistake, in sentences."""
     folder = JournalFolder(options.folder)
-    folder.list_files()
-    bad = [f"{options.path}: {folder.trouble}"] if folder.trouble else []
+    files = folder.list_files()
+    bad = [folder.trouble] if folder.trouble else []
     if shutil.which(PROGRAM) is None:
-        bad.append(f"{options.path}: {PROGRAM} is not installed")
-    doubts = [] if bad else find_doubts(options)
-    return bad, [f"{options.path}: {text}" for text in doubts]
+        bad.append(f"{PROGRAM} is not installed")
+    reasons = {} if bad else find_unopenable([one.path for one in files])
+    found = [describe_unopened(one, reasons[one.path]) for one in files if one.path in reasons]
+    doubts = [] if bad else [*found, *find_doubts(options)]
+    if found and len(found) == len(files):
+        bad, doubts = found, []
+    return [f"{options.path}: {text}" for text in bad], [
+        f"{options.path}: {text}" for text in doubts
+    ]
 
 
 def find_doubts(options: Options) -> list[str]:

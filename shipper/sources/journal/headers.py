@@ -38,6 +38,11 @@ class JournalFile(NamedTuple):
     tail_time: int
     is_archived: bool = False
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What differs between files that are at one path, one after the other."""
+        return self.path, self.head
+
 
 def parse_header(path: str, data: bytes) -> JournalFile | None:
     """Return what the first bytes of a file say; None if it has no entries or is no journal."""
@@ -66,7 +71,12 @@ def _list_folders(folder: str) -> Iterator[str]:
         inner = (one for one in os.scandir(folder) if _ID.fullmatch(one.name.split(".")[0]))
         yield from sorted(one.path for one in inner if one.is_dir())
         return
-    machine = _MACHINE_ID.read_text().strip()
+    machine = _MACHINE_ID.read_text("utf-8", "replace").strip() if _MACHINE_ID.exists() else ""
+    if not _ID.fullmatch(machine):
+        what = (
+            f"{_MACHINE_ID} has no machine id, so the folder of this machine's journal is unknown"
+        )
+        raise FileNotFoundError(f"{what}: give --journal-directory")
     found = [one for root in _ROOTS if (one := Path(root, machine)).is_dir()]
     if not found:
         raise FileNotFoundError(f"no journal of this machine below {' or '.join(_ROOTS)}")

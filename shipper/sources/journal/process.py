@@ -18,6 +18,7 @@ _PIPE = 1024 * 1024  # bytes that wait for the agent
 _INTERVAL = 0.002  # seconds
 _MOST_ERRORS = 4096  # bytes of messages on stderr
 _READS = 32  # of messages, at a time: a program that writes them without an end is not waited for
+_UNOPENED = "Failed to open files: "
 _ENDING = 10.0  # seconds for its end, after it has closed its output
 
 
@@ -30,8 +31,25 @@ def command(fields: Sequence[str], journal: str, number: int, files: Iterable[st
         *(PROGRAM, "--quiet", "--no-pager", "--all", "--output=export"),
         *([f"--output-fields={','.join(fields)}"] if fields else []),
         f"--cursor=s={journal};i={number:x}",
-        *(f"--file={glob.escape(path)}" for path in files),
+        *_name_files(files),
     ]
+
+
+def _name_files(paths: Iterable[str]) -> list[str]:
+    return [f"--file={glob.escape(path)}" for path in paths]
+
+
+def find_unopenable(paths: Sequence[str]) -> dict[str, str]:
+    """Return why `journalctl` cannot open which of these files: it prints none if one is bad."""
+    try:
+        run = Run([PROGRAM, "--quiet", "--no-pager", "--lines=0", *_name_files(paths)])
+    except OSError:
+        return {}
+    reason = run.finish()[0].partition(_UNOPENED)[2]
+    if not reason or len(paths) == 1:
+        return {path: reason for path in paths if reason}
+    half = len(paths) // 2
+    return find_unopenable(paths[:half]) | find_unopenable(paths[half:])
 
 
 class Run:

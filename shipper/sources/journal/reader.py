@@ -5,6 +5,7 @@ journal's files have been renamed meanwhile it may have missed some: it is repea
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -14,20 +15,23 @@ from shipper.sources.block import Block
 from shipper.sources.journal.entries import EntryParser, JournalEntry
 from shipper.sources.journal.format import JsonForm, ShortForm
 from shipper.sources.journal.headers import JournalFile
-from shipper.sources.journal.journal import Journal, choose, time_of
+from shipper.sources.journal.journal import Journal, list_turns, time_of
 from shipper.sources.journal.journals import Journals
-from shipper.sources.journal.process import PROGRAM, Run, command
+from shipper.sources.journal.process import PROGRAM, Run, command, find_unopenable
 from shipper.sources.journal.rules import NAMES, Options
 from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
+_PRINTED = 8  # bytes that journalctl prints for a byte of a line, or more
 _PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
 _MOST_HELD = 5 * 1024 * 1024  # bytes of an entry: the longest line, 4 MiB, and what is around it
 _LONGEST_SILENCE = 60.0  # seconds in which a run prints nothing
 _COVER_EVERY = 5.0  # seconds after which entries that are left out are covered
 _SETTLED = 5.0  # seconds after which an entry that cannot be read is not still being written
 _LONGEST_PAUSE = 60.0  # seconds after failures
-_RUN_SHARE, _LONGEST_WAIT = 100, 1.0  # small runs take a hundredth of the time
+_WORK_SHARE, _LONGEST_WAIT = 100, 1.0  # small runs, and scans, take a hundredth of the time
+_TURN = 5.0  # seconds of a run
+_LONGEST_GATHERING = 1.0  # seconds, once there are blocks
 _SMALL = 256 * 1024  # bytes
 
 
@@ -50,16 +54,12 @@ class JournalReader:
     ) -> None:
         self.journals = Journals(options, new_id, clock)
         self.rules = options.rules
-        self.problem = ""
-        """Why journalctl failed the last time."""
         self._options, self._clock = options, clock
         self._reading: _Reading | None = None
         self._form = JsonForm() if options.is_json else ShortForm()
-        self._is_narrow = False  # the next run prints only the fields that are needed
-        self._failures = 0
-        self._next_run = 0.0  # by the monotonic clock
+        self._turns: deque[Journal] = deque()  # journals to read before headers are read again
+        self._next_check = 0.0  # of headers, by the monotonic clock
         self._covered_at = time.monotonic()
-        self._silent: tuple[str, int, float] = "", 0, 0.0  # a journal's last entry, and since when
         self._size = 0  # bytes of lines of the present run
         self.resize(256 * 1024, 1024 * 1024)
 
@@ -88,50 +88,57 @@ class JournalReader:
         """The seconds until the next run may begin, or the present one has been silent too long."""
         if self._reading is not None:
             return max(0.0, _LONGEST_SILENCE - self._reading.run.silence)
-        return max(0.0, self._next_run - time.monotonic())
+        unread = (one.next_run for one in self.journals.there if one.is_unread)
+        return max(0.0, min(unread, default=0.0) - time.monotonic())
 
     def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that can be read now."""
         blocks: list[Block] = []
+        until = time.monotonic() + _LONGEST_GATHERING
         while budget > 0 and (reading := self._reading or self._begin_run()):
-            data = reading.run.read(_READ, _PATIENCE)
+            data = reading.run.read(min(_READ, _PRINTED * budget), _PATIENCE)
             if data is None:
                 if not self.pause:
-                    self._give_up(f"has printed nothing for {_LONGEST_SILENCE:.0f} seconds")
+                    problem = f"has printed nothing for {_LONGEST_SILENCE:.0f} seconds"
+                    self._give_up(reading.journal, problem)
                 break
-            found = self._take(reading, reading.parser.feed(data))
+            found = self._read_on(reading, data)
             size = sum(len(one.lines) for one in found)
             self._size, budget = self._size + size, budget - size
             blocks += found
-            if self._reading is None:
-                break  # it is to be repeated
-            if not data:
-                self._finish(reading)
-            elif reading.parser.unfinished > _MOST_HELD:
-                blocks += self._cut_short(reading)
+            if blocks and time.monotonic() > until:
+                break
         return blocks + self._pass_over_gone() + self._cover_left_out()
 
     # a run
 
     def _begin_run(self) -> _Reading | None:
-        if self.pause:
-            return None
-        self.journals.check_headers()
-        journal = choose(self.journals.there)
-        self._reading = None if journal is None else self._start(journal)
+        """Begin the next run, if one is due: one journal with unread entries after the other."""
+        now = time.monotonic()
+        if not self._turns and now >= self._next_check:
+            self.journals.check_headers()
+            self._next_check = _end_of_pause(now)
+            for one in self.journals.there:
+                if now > one.retry_at:
+                    one.unopened = {}
+            self._turns.extend(list_turns(self.journals.there, now))
         self._size = 0
+        while self._turns and self._reading is None:
+            journal = self._turns.popleft()
+            if self.journals.found.get(journal.name) is journal and journal.is_unread:
+                self._reading = self._start(journal)
         return self._reading
 
     def _start(self, journal: Journal) -> _Reading | None:
         # the entry before the position shows whether the journal is the same
         first = max(1, journal.position - bool(journal.mark))
         files, form = journal.files_from(first), self._form
-        fields = [*form.names, *NAMES] if self._is_narrow and form.names else []
+        fields = [*form.names, *NAMES] if journal.is_narrow and form.names else []
         arguments = command(fields, journal.name, first, [f.path for f in files])
         try:
             run = Run(arguments)
         except OSError as error:
-            self._fail(f"{PROGRAM} cannot be run: {error.strerror}")
+            self._fail(journal, f"{PROGRAM} cannot be run: {error.strerror}")
             return None
         return _Reading(
             journal=journal,
@@ -142,22 +149,50 @@ class JournalReader:
             began=time.monotonic(),
         )
 
+    def _read_on(self, reading: _Reading, data: bytes) -> list[Block]:
+        """Return blocks of what a run has printed; ends the run when that is due."""
+        entries = reading.parser.feed(data)
+        blocks = self._take(reading, entries)
+        if self._reading is None:
+            pass  # the run is to be repeated
+        elif not data:
+            self._finish(reading)
+        elif reading.parser.unfinished > _MOST_HELD:
+            blocks += self._cut_short(reading)
+        elif entries and time.monotonic() - reading.began > _TURN:
+            self.close()  # other journals may wait
+        return blocks
+
     def _finish(self, reading: _Reading) -> None:
         """End a run that has printed all that it can."""
-        self._reading = None
+        self._reading, journal = None, reading.journal
         problem, reported = reading.run.finish()
         if problem:
-            self._fail(problem)
+            if not self._leave_out_unopenable(reading):
+                self._fail(journal, problem)
             return
-        self._failures, self.problem, self._is_narrow = 0, "", False
+        journal.failures, journal.problem, journal.is_narrow = 0, "", False
         for text in reported:
             self.journals.report_once(NoticeKind.DAMAGED, text)
-        now = time.monotonic()
         if self._size < _SMALL:
-            took = now - reading.began
-            self._next_run = now + min(_LONGEST_WAIT, _RUN_SHARE * took)
-        if reading.journal.position <= reading.last:
+            journal.next_run = _end_of_pause(reading.began)
+        if journal.position <= reading.last:
             self._doubt_last_entries(reading)
+        elif journal.shipped:
+            self.journals.begin_again(journal)
+
+    def _leave_out_unopenable(self, reading: _Reading) -> bool:
+        """Return whether a run may succeed now: without bad files, or as files were renamed."""
+        journal = reading.journal
+        reasons = find_unopenable([path for path, _ in reading.files])
+        self.journals.check_headers()
+        is_changed = not reading.files <= _names(journal.files)
+        if journal.leave_out(reasons):
+            journal.retry_at = time.monotonic() + _LONGEST_PAUSE
+            is_changed = True
+        for text in journal.describe_unopened():
+            self.journals.report_once(NoticeKind.DAMAGED, text)
+        return is_changed
 
     def _doubt_last_entries(self, reading: _Reading) -> None:
         """Wait no longer for last entries that nobody prints, once they are not being written.
@@ -165,23 +200,23 @@ class JournalReader:
         A header may be wrong, so they are no gap before a later entry is printed.
         """
         journal, now = reading.journal, time.monotonic()
-        if self._silent[:2] != (journal.file, journal.position):
-            self._silent = journal.file, journal.position, now
-        if now - self._silent[2] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
+        if journal.silent[0] != journal.position:
+            journal.silent = journal.position, now
+        if now - journal.silent[1] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
             return
         journal.doubted |= {*journal.files_from(journal.position)}
         text = f"entries {journal.position} to {reading.last} of journal {journal.name}"
         self.journals.report_once(NoticeKind.DAMAGED, f"{text} cannot be read")
 
-    def _give_up(self, problem: str) -> None:
+    def _give_up(self, journal: Journal, problem: str) -> None:
         self.close()
-        self._fail(f"{PROGRAM} {problem}")
+        self._fail(journal, f"{PROGRAM} {problem}")
 
-    def _fail(self, problem: str) -> None:
-        self._failures += 1
-        self.problem = problem
+    def _fail(self, journal: Journal, problem: str) -> None:
+        journal.failures += 1
+        journal.problem = problem
         self.journals.report_once(NoticeKind.UNREADABLE, f"{problem}; trying again")
-        self._next_run = time.monotonic() + min(_LONGEST_PAUSE, 2.0 ** min(self._failures, 10))
+        journal.next_run = time.monotonic() + min(_LONGEST_PAUSE, 2.0 ** min(journal.failures, 10))
 
     # its entries
 
@@ -198,9 +233,9 @@ class JournalReader:
                 lines, size = [], 0
                 if not self._reach(reading, entry, blocks):
                     self.close()
-                    self._next_run = time.monotonic() + _LONGEST_WAIT
+                    journal.next_run = time.monotonic() + _LONGEST_WAIT
                     return blocks
-            if not text or len(text) > longest or journal.newer_than:
+            if not text or len(text) > longest or journal.shipped:
                 text = self._select(journal, entry)
             journal.position = number + 1
             journal.mark = mark
@@ -247,29 +282,30 @@ class JournalReader:
         files = [file for one in self.journals.found.values() for file in one.trusted]
         if not (lost := journal.holes.count_lost(start, end, journal.name, files)):
             return []
-        blocks = [journal.cover(b"", self._clock())] if journal.covered < start else []
+        blocks = [journal.cover(b"", self._clock())]  # a gap is between two sections
         journal.covered = journal.position = start + lost
         begin, end_ = (format_time(at * 1000, "seconds") for at in (time_of(journal.mark), until))
         when = f"between {begin} and {end_}" if journal.mark else f"before {end_}"
         text = f"entries {start} to {start + lost - 1} of journal {journal.name}, written {when}"
         reason = f"{text}, are lost: they were deleted before they were read, or cannot be read"
-        self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
+        self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason, lost))
         return blocks
 
     def _pass_over_gone(self) -> list[Block]:
-        """Leave gaps for entries of journals whose files are all gone."""
+        """Leave gaps for entries that no journal file has any more, or will ever show."""
         blocks: list[Block] = []
         for journal in self.journals.found.values():
             is_read = self._reading is not None and self._reading.journal is journal
-            if not journal.files and journal.position < journal.known_end and not is_read:
-                blocks += self._pass_over(journal, journal.known_end, journal.last_time)
+            if journal.position < (end := journal.lost_end) and not is_read:
+                blocks += self._pass_over(journal, end, journal.last_time)
+                journal.position = end
                 blocks.append(journal.cover(b"", self._clock()))
         return blocks
 
     def _select(self, journal: Journal, entry: JournalEntry) -> bytes:
         """Return the lines of an entry that are shipped, and report what is not."""
         lines, most = entry.lines, self._max_line
-        if lines is None or (journal.newer_than and time_of(entry.mark) <= journal.newer_than):
+        if journal.was_shipped(entry.mark) or lines is None:
             return b""
         lost, name = len(lines) - most, f"entry {entry.number} of journal {journal.name}"
         journal.empty += not lines
@@ -287,14 +323,14 @@ class JournalReader:
 
     def _cut_short(self, reading: _Reading) -> list[Block]:
         """Ship the beginning of an entry that is too large to be held."""
-        if not reading.parser.holds_entry:
-            self._give_up(f"has printed {_MOST_HELD >> 20} MiB that are no entry")
-            return []
-        if self._form.names and not self._is_narrow:  # other fields may be large
-            self.close()
-            self._is_narrow = True
-            return []
         journal = reading.journal
+        if not reading.parser.holds_entry:
+            self._give_up(journal, f"has printed {_MOST_HELD >> 20} MiB that are no entry")
+            return []
+        if self._form.names and not journal.is_narrow:  # other fields may be large
+            self.close()
+            journal.is_narrow = True
+            return []
         entry = reading.parser.cut(journal.position)
         self.close()
         blocks = self._take(reading, [entry])
@@ -307,9 +343,16 @@ class JournalReader:
         if not once and now - self._covered_at < _COVER_EVERY:
             return []
         self._covered_at = now
-        left = [one for one in self.journals.found.values() if one.covered < one.position]
+        journals = self.journals.found.values()
+        left = [one for one in journals if one.covered < one.position and not one.shipped]
         return [one.cover(b"", self._clock()) for one in left]
 
 
 def _names(files: Iterable[JournalFile]) -> frozenset[tuple[str, int]]:
-    return frozenset((one.path, one.head) for one in files)
+    return frozenset(one.key for one in files)
+
+
+def _end_of_pause(began: float) -> float:
+    """Return until when to pause after work that began then, by the monotonic clock."""
+    now = time.monotonic()
+    return now + min(_LONGEST_WAIT, _WORK_SHARE * (now - began))

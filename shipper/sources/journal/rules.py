@@ -12,6 +12,7 @@ NAMES = (
 )
 """The fields that rules need."""
 
+_FIRST_LINE = r"start:^\S"  # `format` indents further lines
 _MAGIC = re.compile(r"[*?[]")
 _TYPES = {
     *("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer"),
@@ -97,6 +98,11 @@ class Options:
     from_end: bool = False
     ignore_older: int | None = None
     once: bool = False
+
+    @property
+    def records(self) -> str:
+        """How the lines of an entry are joined, as messages name it; empty for one line each."""
+        return "" if self.is_json else _FIRST_LINE
 
 
 def _compile(globs: Sequence[str]) -> re.Pattern[bytes]:

@@ -93,8 +93,8 @@ class JournalSource(Source):
         return []
 
     def owns(self, cursor: Cursor) -> bool:
-        """Whether a position counts entries of a journal under this path."""
-        return cursor.unit == "entries" and cursor.path == self._options.path
+        """Whether a position counts entries of a journal: it is known in any folder."""
+        return cursor.unit == "entries"
 
     # what it knows
 
@@ -104,7 +104,7 @@ class JournalSource(Source):
 
     def files(self) -> list[SourceState]:
         """Return the state of each journal that has files."""
-        problem = self._reader.problem or self._reader.journals.folder.trouble
+        trouble = self._reader.journals.folder.trouble
         return [
             SourceState(
                 file=one.file,
@@ -113,8 +113,8 @@ class JournalSource(Source):
                 position=one.covered,
                 end=max(one.end, one.position),
                 readable_since=self._since.get(one.file),
-                problem=problem,
-                is_awaited=not problem and (one.is_unread or one.covered < one.position),
+                problem=(problem := one.problem or trouble),
+                is_awaited=not problem and one.is_awaited,
                 unit="entries",
             )
             for one in self._journals
@@ -154,7 +154,9 @@ class JournalSource(Source):
     @property
     def troubles(self) -> list[Notice]:
         """Why journal files cannot be read, or journalctl cannot be run."""
-        texts = (self._reader.journals.folder.trouble, self._reader.problem)
+        texts = {self._reader.journals.folder.trouble: None}
+        for journal in self._journals:
+            texts |= dict.fromkeys([journal.problem, *journal.describe_unopened()])
         return [Notice(NoticeKind.MISSING, self._options.path, one) for one in texts if one]
 
     @property

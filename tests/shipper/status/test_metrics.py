@@ -62,6 +62,7 @@ def behind_by(path: str, size: int) -> FileStatus:
 async def test_the_files_furthest_behind_have_a_series_each() -> None:
     meter = AgentMeter(int)
     meter.count_notices([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
+    meter.count_notices([Notice(NoticeKind.VACUUMED, "journal", "entries are lost", 3)])
     # two files at one path with a newline in it
     paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
     crowd = HostReport(host="web01", running=True, files=tuple(map(behind_by, paths, count())))
@@ -74,6 +75,7 @@ async def test_the_files_furthest_behind_have_a_series_each() -> None:
     assert behind["logshipper_file_behind_bytes|/log/9999.log"] == 9999
     assert metrics["logshipper_followed_files"] == 10_002
     assert metrics["logshipper_lost_bytes_total|deleted"] == 5
+    assert metrics["logshipper_lost_entries_total"] == 3
 
 
 async def test_the_newest_reports_of_unread_files_are_kept_and_the_others_are_counted() -> None:

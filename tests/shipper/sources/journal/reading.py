@@ -5,6 +5,7 @@ import itertools
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nats_logship.wire.message import Origin
@@ -24,7 +25,8 @@ class Reading:
     """An agent without a broker: all blocks are acknowledged at once, and outlive a restart."""
 
     def __init__(self, folder: object, **options: Any) -> None:
-        self._options = Options(path="journal", folder=str(folder), once=True, **options)
+        self._options = Options(path="journal", folder=str(folder), once=True)
+        self._options = replace(self._options, **options)
         self._ids = itertools.count()
         self._ends: dict[str, int] = {}
         self.positions = Positions()
@@ -38,7 +40,8 @@ class Reading:
         """Scan as it is at the start, or later."""
         if self.source is None:
             self.source = self._open()
-            await self.source.rewind(self.positions.files)
+            known = self.positions.files.items()
+            await self.source.rewind({one: at for one, at in known if self.source.owns(at)})
         return await self.source.scan()
 
     async def read(self) -> list[str]:
@@ -61,11 +64,11 @@ class Reading:
         self.positions = self.positions.with_ended(ended, ())
         return found
 
-    async def gather(self) -> list[str]:
+    async def gather(self, budget: int = _BUDGET) -> list[str]:
         """Read what can be read at once; return the messages."""
         assert self.source is not None
         found: list[str] = []
-        for block in await self.source.gather(_BUDGET):
+        for block in await self.source.gather(budget):
             self._take(block)
             found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
         return found
@@ -85,7 +88,8 @@ class Reading:
         self.positions = self.positions.advance([Origin("a-1", block.read_at, (block.section,))], 1)
 
     async def restart(self, **options: Any) -> None:
-        """End it; the next `read` is another agent's."""
+        """End it; the next `read` is another agent's, with other options."""
+        self._options = replace(self._options, **options)
         if self.source is not None:
             await self.source.close()
         self.source = None
@@ -94,6 +98,11 @@ class Reading:
     def texts(self) -> str:
         """All notices."""
         return "\n".join(f"{one.kind.value}: {one.text}" for one in self.notices)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What keeps entries from being read now."""
+        return [one.text for one in self.source.troubles] if self.source else []
 
     @property
     def files(self) -> Mapping[str, int]:

@@ -5,14 +5,18 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
+from shipper.line_filter import ExpressionFilter, Rules
 from shipper.sources.journal import headers, process, reader
-from shipper.sources.journal.rules import EntryRules
+from shipper.sources.journal.checks import check_journal
+from shipper.sources.journal.rules import EntryRules, Options
 from shipper.sources.notices import NoticeKind
+from shipper.status.report import AgentMeter
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
 from tests.support.processes import stat_of, wait_until
@@ -395,3 +399,253 @@ async def test_a_journalctl_that_prints_no_entry_is_ended_with_all_that_it_has_s
     wait_until("all have ended", lambda: not groups_that_run(groups), 10)
     assert await reading.read() == expected
     assert not reading.gaps
+
+
+def break_file(path: Path) -> None:
+    """Cut a file as a power failure does."""
+    os.truncate(path, path.stat().st_size // 4)
+
+
+def need_new_journalctl(path: Path) -> None:
+    """Set a feature flag that no journalctl knows."""
+    with path.open("r+b") as file:
+        (flags,) = struct.unpack("<I", os.pread(file.fileno(), 4, 12))
+        os.pwrite(file.fileno(), struct.pack("<I", flags | 1 << 20), 12)
+
+
+@pytest.mark.parametrize("spoil", [break_file, need_new_journalctl])
+async def test_a_file_that_journalctl_cannot_open_is_a_gap_and_later_ones_are_read(
+    journal: JournalWriter, reading: Reading, spoil: Callable[[Path], None]
+) -> None:
+    path, entries = journal.archive()
+    spoil(path)
+    expected = [f"entry {entries.stop - 1:08d}", *journal.write(3)]
+
+    assert await reading.read() == expected
+    assert await reading.read() == []
+
+    assert reading.gaps == [(entries.start, entries.stop)]
+    assert reading.texts.count(f"{path}: journalctl cannot open it: ") == 1
+    assert not reading.troubles
+
+
+async def test_a_journal_that_cannot_be_opened_is_a_gap_and_does_not_stop_others(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    first = journal.write(10)
+    assert await reading.read() == first
+    journal.write(5)
+    break_file(journal.path.rename(tmp_path / "system@0006-0001.journal~"))  # as journald does
+    expected = JournalWriter(tmp_path).write(5)
+
+    assert await reading.read() == expected
+
+    assert reading.gaps == [(11, 16)]
+    assert "journalctl cannot open it: No data available" in reading.texts
+
+
+async def test_a_file_that_may_be_readable_later_is_a_trouble_until_it_is_read(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    first = journal.write(10)
+    good = journal.path.read_bytes()
+    need_new_journalctl(journal.path)
+    expected = JournalWriter(tmp_path, "other").write(3)
+
+    assert await reading.read() == expected
+    (trouble,) = reading.troubles
+    assert "journalctl cannot open it: Protocol not supported" in trouble
+    assert check_journal(Options(path="journal", folder=str(tmp_path)))[1] == [
+        f"journal: {trouble}"
+    ]
+
+    journal.path.write_bytes(good)
+    await reading.restart()
+    assert await reading.read() == first
+    assert (reading.gaps, reading.troubles) == ([], [])
+
+
+async def test_a_busy_journal_keeps_no_other_one_waiting(tmp_path: Path, reading: Reading) -> None:
+    busy, quiet = JournalWriter(tmp_path), JournalWriter(tmp_path, "user-1000")
+    found = []
+    busy.write(3)
+    await reading.read()
+    quiet.clock += 1_000_000_000
+    quiet.program = "quiet"
+    expected = [f"entry {number:08d}" for number in range(3)]
+    quiet.write(3)
+    for _ in range(20):
+        busy.write(1)
+        found += await reading.gather()
+        await asyncio.sleep(0.05)
+    shipped = b"".join(block.lines for block in reading.blocks).decode()
+    assert re.findall(r" quiet\[7\]: (.*)\n", shipped) == expected
+
+
+async def test_many_small_journals_are_read_without_a_pause(
+    tmp_path: Path, reading: Reading
+) -> None:
+    for number in range(12):
+        JournalWriter(tmp_path, f"remote-{number}").write(3)
+    await reading.list_files()
+    began = time.monotonic()
+    found = await reading.read()
+    assert len(found) == 36
+    assert time.monotonic() - began < 5  # it was a second for each of them
+
+
+@pytest.mark.parametrize("count", [5, 30], ids=["fewer", "more"])
+@pytest.mark.parametrize(
+    ("clock", "boot", "is_known"),
+    [
+        pytest.param(-3_600_000_000, False, True, id="the clock is back"),
+        pytest.param(0, True, True, id="another boot"),
+        pytest.param(0, False, False, id="no sign of what is new"),
+    ],
+)
+async def test_new_entries_of_a_journal_set_back_are_shipped_whatever_the_clock_says(
+    journal: JournalWriter, reading: Reading, count: int, clock: int, boot: bool, is_known: bool
+) -> None:
+    journal.tick = 1000
+    journal.write(10)
+    saved, then = journal.path.read_bytes(), journal.clock
+    old = journal.write(10)
+    assert len(await reading.read()) == 20
+    await reading.restart()
+    journal.path.with_name("new").write_bytes(saved)
+    journal.path.with_name("new").rename(journal.path)
+    journal.clock = then + clock
+    journal.tick = 10
+    journal.boot = journal.boot[::-1] if boot else journal.boot
+    expected = journal.write(count)
+
+    found = await reading.read()
+
+    assert found[-count:] == expected
+    assert (len(found) > count) is not is_known
+    assert not set(found) & set(old)
+    assert reading.texts.count("was set back") == 1
+    assert not reading.gaps
+    await reading.restart()
+    assert await reading.read() == []
+    expected = journal.write(1)
+    assert await reading.read() == expected
+
+
+async def test_a_journal_whose_newest_file_is_gone_was_not_set_back(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.archive()
+    await reading.read()
+    journal.path.unlink()
+    for _ in range(2):
+        assert await reading.read() == []
+        await asyncio.sleep(1)
+    assert "set back" not in reading.texts
+
+
+@pytest.mark.parametrize(("wanted", "unwanted"), [("ERROR", ""), ("", "ERROR")])
+async def test_filters_keep_or_drop_all_lines_of_an_entry(
+    journal: JournalWriter, reading: Reading, wanted: str, unwanted: str
+) -> None:
+    journal.put(MESSAGE='ERROR request failed\nTraceback:\n\n  File "a.py"\nValueError: x')
+    journal.put(MESSAGE="ok\n1.5 ms")
+    await reading.read()
+    rules = Rules.of([wanted] * bool(wanted), [unwanted] * bool(unwanted))
+
+    blocks = ExpressionFilter(rules).filter(reading.blocks)
+
+    lines = [line.strip() for line in b"".join(one.lines for one in blocks).splitlines()]
+    first, *others = lines
+    assert first.endswith(b": ERROR request failed" if wanted else b": ok")
+    assert others == (
+        [b"Traceback:", b"", b'File "a.py"', b"ValueError: x"] if wanted else [b"1.5 ms"]
+    )
+
+
+async def test_lost_entries_are_counted_and_named_with_their_times_in_the_status(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(4)
+    path, entries = journal.archive()
+    path.unlink()
+    await reading.read()
+    meter = AgentMeter(int)
+
+    meter.count_notices(reading.notices)
+
+    (text,) = meter.vacuumed
+    assert f"entries 11 to {entries.stop - 1} of journal" in text
+    assert "written between 2026-09-21T14:13:20Z and 2026-09-21T14:13:20Z, are lost" in text
+    assert (meter.lost_entries, meter.lost) == (entries.stop - 11, {})
+
+
+@pytest.mark.parametrize("content", [None, "", "uninitialized\n", "../..\n"])
+async def test_a_machine_without_an_id_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    machine_id = tmp_path / "machine-id"
+    if content is not None:
+        machine_id.write_text(content)
+    monkeypatch.setattr(headers, "_MACHINE_ID", machine_id)
+
+    await (reading := Reading("")).read()
+
+    assert f"{machine_id} has no machine id, so" in reading.texts
+    assert "give --journal-directory" in reading.texts
+
+
+async def test_a_journal_is_read_on_under_another_name_and_those_elsewhere_are_left_alone(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    JournalWriter(elsewhere).write(5)
+    (link := tmp_path / "link").symlink_to(tmp_path)
+    expected = journal.write(3)
+
+    await reading.restart(path="journal:elsewhere", folder=str(elsewhere))
+    assert len(await reading.read()) == 5
+    await reading.restart(path="journal:link", folder=str(link))
+
+    assert await reading.read() == expected
+    assert "was followed as journal; it is read on from entry 11" in reading.texts
+    assert not reading.gaps
+    assert " is gone" not in reading.texts
+    assert reading.blocks[-1].section.path == "journal:link"
+
+
+async def test_little_is_read_of_a_journal_if_little_is_asked_for(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    journal.write(3000)
+    await reading.list_files()
+    assert reading.source is not None
+
+    gathered = [await reading.source.gather(1024) for _ in range(10)]
+    await reading.restart()
+
+    sizes = [sum(len(one.lines) for one in blocks) for blocks in gathered]
+    assert 0 < max(sizes) < 4096
+
+
+async def test_a_journal_is_not_read_to_its_end_before_another_one(
+    tmp_path: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_TURN", 0.0)
+    large, small = JournalWriter(tmp_path), JournalWriter(tmp_path, "small")
+    small.clock += 1_000_000_000
+    large.write(3000)
+    small.write(3)
+    await reading.list_files()
+
+    for _ in range(10):
+        await reading.gather(1024)
+    await reading.restart()
+
+    ends = {one.section.span.file_id: one.section.span.end for one in reading.blocks}
+    assert 4 in ends.values()
+    assert max(ends.values()) < 3000
