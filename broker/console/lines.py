@@ -33,6 +33,7 @@ from broker.inspect.ranges import (
 from broker.inspect.windows import WindowFound, follow_streams, now, search_streams
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND
+from nats_logship.app.units import format_moment
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query
@@ -128,6 +129,9 @@ class LineFinder:
         since, until = [
             await find_time(self._connection, states, one) for one in (request.since, request.until)
         ]
+        if request.since and since is None:
+            found = format_moment(request.since)
+            raise ValueError(f"since: {found} is beyond the end; write a date as 2026-11-20")
         end = now() if until is None else until
         begin = since
         if begin is None:

@@ -45,9 +45,12 @@ async def read_states(connection: Connection) -> list[StreamState]:
 async def find_time(
     connection: Connection, states: Sequence[StreamState], moment: Moment | None
 ) -> int | None:
-    """Return the time of a moment: for a sequence that of its message, None for the earliest."""
+    """Return the time of a moment, at most what 64 bits hold, as tables have it.
+
+    For a sequence that of its message; None for the earliest, and beyond the end of all streams.
+    """
     if isinstance(moment, datetime):
-        return to_nanoseconds(moment)
+        return min(max(0, to_nanoseconds(moment)), LATEST)
     for state in states if moment else ():
         if found := await _find_at(connection, state, moment or 0):
             return found.stored_at

@@ -184,7 +184,8 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
             "since=7&until=7",
             "since=never",
             "until=x",
-            "zone=../etc/passwd",
+            "since=14:03&zone=../etc/passwd",
+            "since=0001-01-01&until=0001-01-02&zone=Asia/Tokyo",
             "level=bad",
             "order=none",
             "buckets=1e9",
@@ -196,6 +197,19 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     for wrong in ("", "x:1:2", f"LOGS/{'9' * 500}:1:1", "LOGS/x:1:-1", "LOGS/x:9:9"):
         async with web.get(f"{url}/around?line={wrong}") as answer:
             assert (answer.status, "Traceback" in await answer.text()) == (400, False), wrong
+
+
+async def test_a_time_in_a_zone_that_the_machine_lacks_and_a_sequence_to_come_are_refused(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"a line\n")
+    url = start_console(logs_url)
+
+    async with web.get(f"{url}/lines?since=14:03&zone=Asia/Unknown") as answer:
+        assert (answer.status, "choose UTC" in await answer.text()) == (400, True)
+    async with web.get(f"{url}/lines?since=20261129&until=now") as answer:
+        trouble = (await anext(documents(answer)))["trouble"]
+    assert trouble.startswith("since: sequence 20261129 is beyond the end")
 
 
 @pytest.mark.parametrize(
@@ -210,6 +224,9 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
         ("until=now&match=[12]7$&level=warning", ["ERROR 17", "ERROR 27"]),
         ("until=now&match=9$&count=2", ["line 29", "ERROR 29"]),
         ("until=3&host=nobody", []),
+        ("until=20261129&count=1", ["ERROR 29"]),
+        ("since=0001-01-01&until=9999-12-31&buckets=500&count=1", ["ERROR 29"]),
+        ("zone=Asia/Unknown&since=1h&until=2200-01-01T00:00%2B01:00&count=1", ["ERROR 29"]),
     ],
 )
 async def test_a_search_finds_the_first_or_last_lines_of_a_range(
