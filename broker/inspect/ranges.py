@@ -1,7 +1,7 @@
 """Which part of each stream a range of time is; times are in nanoseconds since the epoch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -40,6 +40,21 @@ async def read_states(connection: Connection) -> list[StreamState]:
     ask = partial(retry_until_answered, connection, patience=ELECTION)
     names = await ask(list_streams)
     return [await ask(partial(get_stream_state, name=name)) for name in names]
+
+
+def format_position(states: Sequence[StreamState]) -> str:
+    """Write the ends of streams, from where `move_to` follows them later."""
+    return " ".join(f"{one.key}:{one.until}" for one in states)
+
+
+def move_to(position: str, states: Sequence[StreamState]) -> list[StreamState]:
+    """Return the states of streams as of a position; a stream that is not in it was empty then.
+
+    Raises ValueError for what is no position.
+    """
+    parts = (one.rpartition(":") for one in position.split())
+    known = {key: int(sequence) for key, _, sequence in parts}
+    return [replace(one, until=known.get(one.key, one.first)) for one in states]
 
 
 async def find_time(
