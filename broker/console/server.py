@@ -25,7 +25,7 @@ from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import describe_os_error
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.connection import Connection
+from nats_logship.client.connection import BrokerAway, Connection
 
 _PAGE = Path(__file__).with_name("page")
 _UNGUARDED = {"/console.css", "/healthz"}
@@ -40,6 +40,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_AWAY = (BrokerAway, ConnectionLost, Rejected, TimeoutError)
 _MOST_STREAMS, _MOST_SEARCHES = 200, 20
 _WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
 _WRONG_TOKEN_DELAY = 1.0  # seconds
@@ -138,10 +139,10 @@ class Console:
         """Refuse requests by another name, from another page or without the token."""
         try:
             return await self._answer(request, handler)
+        except _AWAY as error:
+            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
         except (ValueError, OperatorError) as error:
             return web.Response(status=400, text=f"{error}\n")
-        except (Rejected, ConnectionLost, TimeoutError) as error:
-            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
@@ -248,8 +249,8 @@ async def _stream(
                 async with asyncio.timeout(_WRITE_PATIENCE):
                     await response.write(_make_event(document))
     except (Rejected, ConnectionLost, OperatorError, ValueError) as error:
-        is_away = isinstance(error, (Rejected, ConnectionLost))
-        await response.write(_make_event({"trouble": str(error), "away": is_away}))
+        is_final = not isinstance(error, _AWAY)  # or else the page asks again
+        await response.write(_make_event({"trouble": str(error), "final": is_final}))
     except (ConnectionResetError, TimeoutError):
         pass  # the page was closed, or its browser sleeps
     return response

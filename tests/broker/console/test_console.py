@@ -197,7 +197,13 @@ async def test_a_page_that_connects_again_gets_each_new_line_once(
 
     assert texts == ["old", "0", "1", "2"]
     async with web.get(f"{url}/lines?after=x") as answer:
-        assert "trouble" in await anext(documents(answer))
+        assert (await anext(documents(answer)))["final"]
+    async with web.get(f"{url}/lines?host=nobody") as answer:
+        views = documents(answer)
+        while not (await anext(views)).get("searched"):
+            pass
+        for _ in range(2):  # so no proxy takes the connection for idle
+            assert (await anext(views))["lines"] == []
 
 
 async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
