@@ -118,7 +118,7 @@ export function follow(address, show) {
   const isUnused = () => document.hidden && last;
   const pause = () => (clearTimeout(timer), source.close());
   const close = () => (ended.abort(), pause());
-  const openIn = (wait) => (clearTimeout(timer), (timer = setTimeout(open, wait)));
+  const openAfter = (wait) => (clearTimeout(timer), (timer = setTimeout(open, wait)));
   function open() {
     source?.close();
     const own = source = new EventSource(`${address}&after=${encodeURIComponent(last)}`);
@@ -127,7 +127,7 @@ export function follow(address, show) {
       [last, trouble] = [lastEventId, found.trouble];
       if (found.final) close();
       else if (isUnused()) pause();
-      else if (last) openIn(LONGEST_SILENCE);
+      else if (last) openAfter(LONGEST_SILENCE);
       show(found);
     };
     own.onerror = async () => {
@@ -136,7 +136,7 @@ export function follow(address, show) {
       answer.body?.cancel();
       if (own !== source || ended.signal.aborted) return;
       if (answer.isFinal) close();
-      else if (isRefused && !isUnused()) openIn(RETRY);
+      else if (isRefused && !isUnused()) openAfter(RETRY);
       show({ trouble: answer.message ?? trouble ?? AWAY, away: true, final: answer.isFinal });
     };
   }
