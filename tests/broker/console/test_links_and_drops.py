@@ -177,7 +177,7 @@ async def test_an_open_page_goes_on_after_a_restart_of_the_console_and_a_bad_gat
     await expect(page.locator("#line-note")).to_contain_text("following", timeout=30_000)
 
     await asyncio.to_thread(consoles[0].stop)
-    await expect(page.locator("#trouble")).to_contain_text("does not answer")
+    await expect(page.locator("#trouble")).to_contain_text("does not answer", timeout=30_000)
     await page.route(re.compile("/(events|lines)"), lambda route: route.fulfill(status=502))
     await publish("web01", b"meanwhile\n")
     await asyncio.to_thread(start_console, logs_url, "--token-file", tmp_path / "token", port=port)
