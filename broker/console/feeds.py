@@ -54,7 +54,7 @@ class Feeds:
 
     async def views(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the rates of the last hour, then the newest view, each time there is a new one."""
-        yield {"history": list(self._history)}
+        yield {"history": list(self._history), "id": "history"}  # it can be closed and opened
         while True:
             replaced = self._replaced
             if self._overview:

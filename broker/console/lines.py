@@ -14,20 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
+from broker.inspect import old_lines
 from broker.inspect.around import LineKey, find_around
-from broker.inspect.old_lines import (
-    count_in_table,
-    find_begin,
-    find_in_table,
-    leave_to_table,
-    open_table,
-    run,
-)
 from broker.inspect.ranges import (
     StreamRange,
     find_first_time,
     find_range,
     find_time,
+    format_position,
     read_states,
 )
 from broker.inspect.windows import WindowFound, follow_streams, now, search_streams
@@ -97,11 +91,21 @@ class LineFinder:
                 async with aclosing(part) as documents:
                     async for document in documents:
                         yield document
-        yield {"searched": True, "follows": request.is_followed, "ended": not request.is_followed}
-        if request.is_followed:
-            async with aclosing(self._follow(request, states)) as documents:
+        position, follows = format_position(states), request.is_followed
+        yield {"searched": True, "follows": follows, "ended": not follows, "id": position}
+        if follows:
+            async with aclosing(self.follow(request, position)) as documents:
                 async for document in documents:
                     yield document
+
+    async def follow(self, request: LineRequest, position: str) -> AsyncGenerator[Document, None]:
+        """Yield what each second adds behind a position; say so if lines were skipped."""
+        found = follow_streams(self._connection, position, request.wanted, MOST_LINES)
+        async with aclosing(found) as windows:
+            async for window in windows:
+                lines, counts = map(describe_line, window.lines), _list_counts(window, SECOND)
+                new = {"lines": [*lines], "counts": counts, "id": window.position}
+                yield new | ({"sampled": True} if window.skips else {})
 
     async def around(self, key: str, most: int) -> Document:
         """Return a line by its key, and so many before and after it in its host and file."""
@@ -117,7 +121,7 @@ class LineFinder:
         """Open the table if there is one; return it, or why it cannot be read."""
         try:
             if self._table:
-                return await stack.enter_async_context(open_table(self._table)), ""
+                return await stack.enter_async_context(old_lines.open_table(self._table)), ""
         except OperatorError as error:
             return None, f"only the stream is searched: {error}"
         return None, ""
@@ -128,10 +132,13 @@ class LineFinder:
         since, until = [
             await find_time(self._connection, states, one) for one in (request.since, request.until)
         ]
+        if request.since and since is None:
+            what = f"sequence {request.since} is beyond the end"
+            raise ValueError(f"since: {what}; a date has hyphens, as 2026-11-20")
         end = now() if until is None else until
         begin = since
         if begin is None:
-            oldest = await asyncio.to_thread(find_begin, history) if history else None
+            oldest = await asyncio.to_thread(old_lines.find_begin, history) if history else None
             first = await find_first_time(self._connection, states)
             begin = min((one for one in (oldest, first) if one is not None), default=end - SECOND)
         if begin > end:
@@ -143,9 +150,8 @@ class LineFinder:
             await find_range(self._connection, one, begin if since else None, until)
             for one in states
         ]
-        older = list[StreamRange]()
-        if history:
-            older = [await asyncio.to_thread(leave_to_table, history, one) for one in ranges]
+        leave = old_lines.leave_to_table
+        older = [await asyncio.to_thread(leave, history, one) for one in ranges] if history else []
         return _Search(request, ranges, older, history, begin, end, step, request.most)
 
     async def _search_streams(
@@ -168,31 +174,19 @@ class LineFinder:
         history, request = search.history, search.request
         if history is None:
             return
-        wanted, times = request.wanted, (search.since, search.until)
+        wanted, order, times = request.wanted, request.order, (search.since, search.until)
         query = Query(wanted.selection, *times, wanted.match, wanted.level)
         works: list[Callable[[], WindowFound]] = []
         if search.wanted > 0:
-            works.append(lambda: find_in_table(history, query, search.wanted, request.order))
+            works.append(lambda: old_lines.find_in_table(history, query, search.wanted, order))
         if request.buckets:
-            works.append(lambda: count_in_table(history, query, search.step))
+            works.append(lambda: old_lines.count_in_table(history, query, search.step))
         for work in works:
             before, rest = search.read, search.left
-            async for progress, found in run(history, work):
+            async for progress, found in old_lines.run(history, work):
                 search.read = before + progress.bytes
                 shown = found or WindowFound(until=progress.until or 0)
                 yield search.document(shown, search.read, before + progress.of + rest)
-
-    async def _follow(
-        self, request: LineRequest, states: Sequence[StreamState]
-    ) -> AsyncGenerator[Document, None]:
-        """Yield what each second adds, at most a thousand lines; say so if lines were skipped."""
-        found = follow_streams(self._connection, states, request.wanted, MOST_LINES)
-        async with aclosing(found) as windows:
-            async for window in windows:
-                lines = list(map(describe_line, window.lines))
-                yield {"lines": lines, "counts": _list_counts(window, SECOND)}
-                if window.skips:
-                    yield {"sampled": True}
 
 
 def describe_line(line: Line) -> Document:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from nats_logship.app.selection import LineSelection
@@ -46,7 +46,6 @@ def parse_line_request(parameters: Mapping[str, str], now: datetime) -> LineRequ
     Compiles an expression and globs, which takes a while: call it in a thread.
     """
     given = defaultdict(str, parameters)
-    zone = parse_zone(given["zone"])
     hosts, files, match = given["host"], given["file"], given["match"]
     if max(len(hosts), len(files), len(match)) > _MOST_CHARACTERS:
         raise ValueError(f"globs and expressions have at most {_MOST_CHARACTERS} characters")
@@ -54,7 +53,11 @@ def parse_line_request(parameters: Mapping[str, str], now: datetime) -> LineRequ
     selection.wants_host(""), selection.wants_file("x")  # fnmatch keeps what it has compiled
     if given["order"] not in _ORDERS:
         raise ValueError("order must be first or last")
-    since, until = parse_range(given["since"], given["until"], now, zone)
+    zones = _find_zones(given["zone"])
+    ranges = {parse_range(given["since"], given["until"], now, one) for one in zones}
+    if len(ranges) > 1:
+        raise ValueError(f"{given['zone']!r} is not a time zone of this machine: choose UTC")
+    since, until = ranges.pop()
     return LineRequest(
         wanted=LineFilter(selection, match=match, level=given["level"]),
         since=since,
@@ -72,9 +75,9 @@ def parse_number(name: str, text: str, most: int) -> int:
     return int(text)
 
 
-def parse_zone(name: str) -> tzinfo:
-    """Return a time zone by its name, by default UTC; raises ValueError."""
+def _find_zones(name: str) -> tuple[tzinfo, ...]:
+    """Return a time zone by its name, by default UTC; any two if this machine does not know it."""
     try:
-        return UTC if name in {"", "UTC"} else ZoneInfo(name)
+        return (ZoneInfo(name) if name else UTC,)
     except (ValueError, KeyError, OSError):
-        raise ValueError(f"{name!r} is not a time zone that this machine knows") from None
+        return UTC, timezone(timedelta(hours=1))

@@ -8,13 +8,13 @@ import asyncio
 import hmac
 import json
 import logging
-import secrets
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -25,11 +25,10 @@ from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import describe_os_error
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.connection import Connection
+from nats_logship.client.connection import BrokerAway, Connection
 
-_COOKIE = "logship-console"
 _PAGE = Path(__file__).with_name("page")
-_UNGUARDED = {"/console.css", "/login", "/healthz"}  # needed to enter the token
+_UNGUARDED = {"/console.css", "/healthz"}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
@@ -41,14 +40,16 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_AWAY = (BrokerAway, ConnectionLost, Rejected, TimeoutError)
 _MOST_STREAMS, _MOST_SEARCHES = 200, 20
 _WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
 _WRONG_TOKEN_DELAY = 1.0  # seconds
 _SHUTDOWN_PATIENCE = 0.2  # seconds for open requests
-_LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
-<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login">
+# without an action, a form is sent to the page's whole address, so the part after # is kept
+_LOGIN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
+<link rel="stylesheet" href="console.css"><form method="post" class="login">
 <label>Token <input name="token" type="password" autofocus required></label>
-<button>Log in</button></form></html>"""
+<button>Log in</button><b class="bad" role="alert">{}</b></form></html>"""
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -89,7 +90,8 @@ class Console:
         """Serve nothing before `run`; find old lines in a table, if one is given."""
         self._listener = listener
         self._feeds, self._finder = Feeds(connection), LineFinder(connection, table)
-        self._session = secrets.token_urlsafe(32)  # of clients that sent the token
+        digest = hmac.digest(listener.token.encode(), b"logship console", "sha256").hex()
+        self._cookie = f"logship-{digest[:8]}", digest[8:]  # cookies ignore ports
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
         self._searches = asyncio.Semaphore(_MOST_SEARCHES)
 
@@ -126,8 +128,8 @@ class Console:
         handlers = (self._events, self._hosts, self._host, self._lines, self._around, self._healthz)
         for handler in handlers:
             app.router.add_get(f"/{handler.__name__[1:]}", handler)
-        app.router.add_post("/login", self._login)
         app.router.add_get("/", self._page)
+        app.router.add_post("/", self._login)
         app.router.add_static("/", _PAGE)
         app.on_response_prepare.append(_set_headers)
         return app
@@ -137,10 +139,10 @@ class Console:
         """Refuse requests by another name, from another page or without the token."""
         try:
             return await self._answer(request, handler)
+        except _AWAY as error:
+            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
         except (ValueError, OperatorError) as error:
             return web.Response(status=400, text=f"{error}\n")
-        except (Rejected, ConnectionLost, TimeoutError) as error:
-            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
@@ -151,22 +153,25 @@ class Console:
         if site not in {"none", "same-origin"} and not is_link:
             raise web.HTTPForbidden(text="this console answers only to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        is_in = not self._listener.token or request.cookies.get(_COOKIE) == self._session
-        if is_in or request.path in _UNGUARDED or (bearer and self._listener.admits(bearer)):
+        name, session = self._cookie
+        given = request.cookies.get(name, "").encode()
+        is_in = not self._listener.token or hmac.compare_digest(given, session.encode())
+        is_open = request.path in _UNGUARDED or request.method == "POST"  # only a token is posted
+        if is_in or is_open or (bearer and self._listener.admits(bearer)):
             return await handler(request)
         if request.path == "/":
-            return web.Response(status=401, body=_LOGIN, content_type="text/html")
-        raise web.HTTPUnauthorized(text="a token is required\n")
+            return _ask_for_token()
+        raise web.HTTPUnauthorized(text="a token is required: reload the page to enter it\n")
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         given = (await request.post()).get("token", "")
         if not self._listener.admits(str(given)):
             await asyncio.sleep(_WRONG_TOKEN_DELAY)
             logger.warning("wrong token from %s", request.remote)
-            return web.Response(status=401, body=_LOGIN, content_type="text/html")
+            return _ask_for_token("This is not the token.")
         response = web.HTTPSeeOther("/")
         secure = bool(self._listener.tls)
-        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Lax", secure=secure)
+        response.set_cookie(*self._cookie, httponly=True, samesite="Lax", secure=secure)
         raise response
 
     async def _page(self, _: web.Request) -> web.StreamResponse:
@@ -190,8 +195,11 @@ class Console:
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         wanted = await asyncio.to_thread(parse_line_request, request.query, now)
+        position = request.headers.get("Last-Event-ID") or request.query.get("after", "")
+        find = self._finder
         async with _limit(self._searches):
-            return await _stream(request, self._finder.search(wanted))
+            documents = find.follow(wanted, position) if position else find.search(wanted)
+            return await _stream(request, documents)
 
     async def _around(self, request: web.Request) -> web.StreamResponse:
         most = parse_number("lines", request.query.get("lines", "50"), MOST_LINES)
@@ -200,9 +208,17 @@ class Console:
         return web.json_response(document)
 
 
-def _make_event(document: object) -> bytes:
-    """Return a server-sent event; bytes that are not UTF-8 (lone surrogates) are escapes."""
-    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+def _ask_for_token(note: str = "") -> web.Response:
+    return web.Response(status=401, text=_LOGIN.format(note), content_type="text/html")
+
+
+def _make_event(document: dict[str, Any]) -> bytes:
+    """Return a server-sent event; bytes that are not UTF-8 (lone surrogates) are escapes.
+
+    Its `id` is what a browser sends when it connects again.
+    """
+    position = f"id: {document.pop('id')}\n" if "id" in document else ""
+    return f"{position}data: {json.dumps(document, separators=(',', ':'))}\n\n".encode()
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:
@@ -219,7 +235,7 @@ async def _limit(limit: asyncio.Semaphore) -> AsyncIterator[None]:
 
 
 async def _stream(
-    request: web.Request, documents: AsyncGenerator[object, None]
+    request: web.Request, documents: AsyncGenerator[dict[str, Any], None]
 ) -> web.StreamResponse:
     """Send documents as server-sent events, each after the client has taken the one before.
 
@@ -233,7 +249,8 @@ async def _stream(
                 async with asyncio.timeout(_WRITE_PATIENCE):
                     await response.write(_make_event(document))
     except (Rejected, ConnectionLost, OperatorError, ValueError) as error:
-        await response.write(_make_event({"trouble": str(error)}))
+        is_final = not isinstance(error, _AWAY)  # or else the page asks again
+        await response.write(_make_event({"trouble": str(error), "final": is_final}))
     except (ConnectionResetError, TimeoutError):
         pass  # the page was closed, or its browser sleeps
     return response

@@ -1,7 +1,7 @@
 """Which part of each stream a range of time is; times are in nanoseconds since the epoch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -42,12 +42,30 @@ async def read_states(connection: Connection) -> list[StreamState]:
     return [await ask(partial(get_stream_state, name=name)) for name in names]
 
 
+def format_position(states: Sequence[StreamState]) -> str:
+    """Write the ends of streams, from where `move_to` follows them later."""
+    return " ".join(f"{one.key}:{one.until}" for one in states)
+
+
+def move_to(position: str, states: Sequence[StreamState]) -> list[StreamState]:
+    """Return the states of streams as of a position; a stream that is not in it was empty then.
+
+    Raises ValueError for what is no position.
+    """
+    parts = (one.rpartition(":") for one in position.split())
+    known = {key: int(sequence) for key, _, sequence in parts}
+    return [replace(one, until=known.get(one.key, one.first)) for one in states]
+
+
 async def find_time(
     connection: Connection, states: Sequence[StreamState], moment: Moment | None
 ) -> int | None:
-    """Return the time of a moment: for a sequence that of its message, None for the earliest."""
+    """Return the time of a moment, at most what 64 bits hold, as tables have it.
+
+    For a sequence that of its message; None for the earliest, and beyond the end of all streams.
+    """
     if isinstance(moment, datetime):
-        return to_nanoseconds(moment)
+        return min(max(0, to_nanoseconds(moment)), LATEST)
     for state in states if moment else ():
         if found := await _find_at(connection, state, moment or 0):
             return found.stored_at

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from broker.inspect.ranges import StreamRange, read_states
+from broker.inspect.ranges import StreamRange, format_position, move_to, read_states
 from nats_logship.app.timestamps import SECOND, to_datetime, to_nanoseconds
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import find_message, find_sequence
@@ -25,7 +25,6 @@ from nats_logship.client.line_search import (
     select_held,
 )
 from nats_logship.client.ranges import SequenceRange
-from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs
 from nats_logship.wire.stream_message import StreamMessage
@@ -44,13 +43,15 @@ class WindowFound:
 
     `counts` are by the time of storage, in nanoseconds and in whole seconds, and by severity: 2 for
     errors, 1 for warnings, 0 for others. `until` is the time that the search has reached, 0 if that
-    is unknown. With `skips` lines were left out behind these.
+    is unknown. With `skips` lines were left out behind these. New lines are followed on from
+    `position`.
     """
 
     lines: list[Line] = field(default_factory=list)
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
     until: int = 0
     skips: bool = False
+    position: str = ""
 
 
 async def search_streams(
@@ -88,14 +89,18 @@ async def search_streams(
 
 
 async def follow_streams(
-    connection: Connection, states: Sequence[StreamState], wanted: LineFilter, most: int
+    connection: Connection, position: str, wanted: LineFilter, most: int
 ) -> AsyncGenerator[WindowFound, None]:
-    """Yield what each second adds to streams, about `most` lines and 1 MiB. Raises the same."""
+    """Yield what each second adds to streams behind a position, about `most` lines and 1 MiB.
+
+    Raises the same, and ValueError for what is no position.
+    """
     opened = defaultdict[str, OpenRecords](OpenRecords)
+    states = move_to(position, await read_states(connection))
     while True:
         await asyncio.sleep(1.0)
         known, waits_from = {one.key: one.until for one in states}, now() - _PATIENCE
-        states, left, size = await read_states(connection), most, 0
+        states, total, size = await read_states(connection), WindowFound(), 0
         ranges = [
             StreamRange(one, known.get(one.key, one.first), one.until, opened[one.key], waits_from)
             for one in states
@@ -103,14 +108,15 @@ async def follow_streams(
         found = search_streams(connection, ranges, wanted, Order.OLDEST, most)
         async with aclosing(found) as windows:
             async for window in windows:
-                left -= len(window.lines)
+                total.lines += window.lines
+                total.counts += window.counts
                 size += sum(len(one.line) for one in window.lines)
-                window.skips = left <= 0 or size >= _MOST_BYTES
-                if window.skips:
+                total.skips = len(total.lines) >= most or size >= _MOST_BYTES
+                if total.skips:
                     states = await read_states(connection)
-                yield window
-                if window.skips:
                     break
+        total.position = format_position(states)
+        yield total
 
 
 def now() -> int:

@@ -117,9 +117,9 @@ def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
         return datetime(day.year, day.month, day.day, tzinfo=zone)
     with suppress(ValueError):
         return _last_time(time.fromisoformat(value), now, zone)
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         found = datetime.fromisoformat(value.upper())
-        return found if found.tzinfo else found.replace(tzinfo=zone)
+        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     with suppress(ValueError, OverflowError):
         return now - parse_duration(value)
     raise ValueError(f"{text!r} is not a time: give {ACCEPTED}")
@@ -136,7 +136,7 @@ def parse_range(
     begin = _parse_bound("since", since, now, zone)
     end = _parse_bound("until", until, now, zone)
     if isinstance(begin, datetime):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             end = _next_time(time.fromisoformat(until.strip()), begin, zone)
     if _is_empty(begin, end):
         raise ValueError(f"until: {format_moment(end)} is not after since, {format_moment(begin)}")

@@ -20,33 +20,41 @@ function ceiling(value) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value);
 }
 
-// Return where an axis ends.
-function top(values) {
-  const sorted = values.toSorted((one, other) => one - other);
-  const most = sorted.at(-1) ?? 0, usual = sorted[Math.floor(sorted.length * 0.98) - 1] ?? most;
-  return most > 3 * usual && usual > 0 ? 1.5 * usual : most;
+// Return where an axis ends: the few highest values are cut if they would flatten all others.
+export function top(values) {
+  const sorted = values.filter(Boolean).sort((one, other) => one - other);
+  const few = Math.max(1, Math.floor(Math.sqrt(sorted.length) / 2));
+  const most = sorted.at(-1) ?? 0, usual = sorted.at(-1 - few) ?? most;
+  return most > 10 * usual ? 1.5 * usual : most;
 }
 
 // Return the means of points whose times are in the same step.
-function thin(points, series, step) {
+function thin(points, keys, step) {
   const steps = Map.groupBy(points, (point) => Math.floor(point.time / step));
   return [...steps.values()].map((some) => {
-    const mean = (of) => some.reduce((sum, one) => sum + of(one), 0) / some.length;
-    return { time: mean((one) => one.time), values: series.map((one) => mean(one.of)) };
+    const mean = (key) => some.reduce((sum, one) => sum + one[key], 0) / some.length;
+    return { time: mean("time"), values: keys.map(mean) };
   });
 }
 
-// A chart of `series`, as {name, text, of}, in a figure with an `output` for what is pointed at.
+// A chart of what comes in and is written, in a figure with an `output` for what is pointed at.
 export class Chart {
-  #figure; #place; #series; #format; #points = []; #shown = []; #x; #pointed = null;
+  #figure; #place; #keys; #format; #points = []; #shown = []; #x;
+  #pointed = null; #nearest; // what is pointed at, in pixels, and the point that is shown
 
-  constructor(figure, series, format) {
-    [this.#figure, this.#series, this.#format] = [figure, series, format];
-    this.#place = figure.querySelector("div");
-    this.#place.addEventListener("pointermove", (event) => {
-      this.#point(event.clientX - this.#place.getBoundingClientRect().left);
+  constructor(name, format) {
+    [this.#figure, this.#format, this.#keys] = [by(`chart-${name}`), format, [name, `${name}_out`]];
+    this.#place = this.#figure.querySelector("div");
+    const on = (name, act) => this.#place.addEventListener(name, act);
+    for (const name of ["pointermove", "click"]) // a tap is a click, after the pointer has left
+      on(name, (event) => this.#point(event.clientX - this.#place.getBoundingClientRect().left));
+    for (const name of ["pointerleave", "blur"]) on(name, () => this.#point(null));
+    on("keydown", (event) => {
+      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key], all = this.#shown;
+      const next = this.#nearest ? all[all.indexOf(this.#nearest) + move] : move && all.at(-1);
+      if (next) this.#point(this.#x(next.time));
     });
-    this.#place.addEventListener("pointerleave", () => this.#point(null));
+    this.#place.tabIndex = 0;
     new ResizeObserver(() => this.draw(this.#points)).observe(this.#place);
   }
 
@@ -58,12 +66,11 @@ export class Chart {
     const until = points.at(-1)?.time ?? Date.now() / 1000;
     const since = Math.min(Math.max(points[0]?.time ?? 0, until - LONGEST), until - SHORTEST);
     const recent = points.filter((one) => one.time >= since), length = until - since;
-    this.#shown = thin(recent, this.#series, (length / width) * 3);
+    this.#shown = thin(recent, this.#keys, (length / width) * 3);
     const end = ceiling(top(this.#shown.flatMap((one) => one.values)));
     const y = (value) => HEIGHT - BOTTOM - Math.min(1, value / end) * (HEIGHT - BOTTOM - TOP);
     this.#x = (time) => LEFT + ((time - since) / length) * (width - LEFT);
-    const now = recent.at(-1), values = this.#series.map((one) => (now ? one.of(now) : 0));
-    const label = `now: ${this.#write(values)}`;
+    const label = `now: ${this.#write(this.#keys.map((key) => recent.at(-1)?.[key] ?? 0))}`;
     const svg = part("svg", { width, height: HEIGHT, role: "img", "aria-label": label });
     for (const value of [0, end / 2, end])
       svg.append(
@@ -72,8 +79,9 @@ export class Chart {
       );
     const step = [60, 120, 300, 900, 1800].find((one) => length / one < width / 80) ?? LONGEST;
     for (let time = Math.ceil(since / step) * step; this.#x(time) < width - 40; time += step)
-      svg.append(part("text", { x: this.#x(time), y: HEIGHT - 4 }, clock(time * 1000).slice(0, 5)));
-    this.#series.forEach((one, place) => svg.append(this.#line(one.name, place, y, length)));
+      svg.append(
+        part("text", { x: this.#x(time), y: HEIGHT - 4 }, stamp(time * 1000).slice(11, 16)));
+    ["in", "out"].forEach((name, place) => svg.append(this.#line(name, place, y, length)));
     this.#mark(svg, end);
     svg.append(part("line", { y1: TOP, y2: HEIGHT - BOTTOM, class: "cursor" }));
     this.#place.replaceChildren(svg);
@@ -100,14 +108,14 @@ export class Chart {
   }
 
   #write(values) {
-    return this.#series.map(({ text }, one) => `${text} ${this.#format(values[one])}`).join(", ");
+    return ["in", "written"].map((text, at) => `${text} ${this.#format(values[at])}`).join(", ");
   }
 
   #point(x) {
     this.#pointed = x;
     const far = (one) => Math.abs(this.#x(one.time) - x);
-    const nearest = x === null ? undefined
-      : this.#shown.toSorted((one, other) => far(one) - far(other))[0];
+    const all = x === null ? [] : this.#shown.toSorted((one, other) => far(one) - far(other));
+    const nearest = this.#nearest = all[0];
     this.#figure.querySelector("output").textContent = nearest
       ? `${clock(nearest.time * 1000)} ${this.#write(nearest.values)}` : "";
     const cursor = this.#figure.querySelector(".cursor");
@@ -124,9 +132,8 @@ export class Histogram {
 
   constructor(choose) {
     this.#choose = choose;
-    const on = (name, act) => this.#place.addEventListener(name, (event) => {
-      if (this.#range) act(event);
-    });
+    const on = (name, act) =>
+      this.#place.addEventListener(name, (event) => this.#range && act(event));
     on("pointerdown", (event) => {
       if (event.button) return;
       this.#place.setPointerCapture(event.pointerId);
@@ -179,7 +186,7 @@ export class Histogram {
         if (height) svg.append(part("rect", { x, y: bottom, width: 0.85, height, class: name }));
       }
       if (sums[x] > end)
-        svg.append(part("rect", { x, y: 0, width: 0.85, height: 3, class: "cut" }));
+        svg.append(part("rect", { x, y: 0, width: 0.85, height: 3, class: "bad" }));
     });
     svg.append(part("rect", { y: 0, height: 100, width: 0, class: "chosen" }));
     this.#place.replaceChildren(svg);

@@ -1,5 +1,8 @@
 // Shared by all views: elements, numbers and times for people, and text from hosts.
 
+const AWAY = "The console does not answer.";
+const RETRY = 5000, LONGEST_SILENCE = 60_000; // milliseconds
+
 export const by = (id) => document.getElementById(id);
 export const on = (id, name, act) => by(id).addEventListener(name, act);
 
@@ -10,22 +13,20 @@ export function make(name, text, className) {
   return found;
 }
 
-export function link(text, hash) {
-  return Object.assign(make("a", text), { href: hash });
-}
+export const link = (text, hash) => Object.assign(make("a", text), { href: hash });
 
-// Return a row of a table; a cell is a text, a text with its class, or an element.
-export function row(name, cells) {
+function row(name, cells) {
   const found = make("tr");
   for (const one of cells) {
-    const cell = Array.isArray(one) ? make(name, ...one) : make(name);
-    if (!Array.isArray(one)) cell.append(one);
+    const [content, className] = [one].flat(), cell = make(name, undefined, className);
+    cell.append(content);
     if (name === "th") cell.scope = "col";
     found.append(cell);
   }
   return found;
 }
 
+// A cell is a text, a text with its class, or an element.
 export function table(head, rows) {
   const found = make("table");
   if (head.length) found.createTHead().append(row("th", head));
@@ -45,8 +46,12 @@ export function plain(text) {
   );
 }
 
-// A glob that matches a text alone; globs are separated by spaces.
-export const glob = (text) => text.replace(/[[*?]/g, "[$&]").replace(/\s/g, "?");
+// A glob that matches a text alone; globs are separated by spaces, and have no lone surrogates.
+export const glob = (text) => text.replace(/[[*?]/g, "[$&]").replace(/[\s\ud800-\udfff]/gu, "?");
+
+// The parameters of a link, and their text. A plus is a plus, as chats decode what a link escapes.
+export const parameters = (text) => new URLSearchParams(text.replaceAll("+", "%2B"));
+export const query = (given) => String(new URLSearchParams(given)).replaceAll("+", "%20");
 
 export function size(bytes) {
   const power = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
@@ -79,35 +84,68 @@ export function setZone(name) {
 }
 setZone(LOCAL);
 
-// A date and time from milliseconds since the epoch; `clock` without the date.
+// A date and time from milliseconds since the epoch; `clock` without the date if it is today's.
 export const stamp = (time) => format.format(time);
-export const clock = (time) => stamp(time).slice(11);
-
-// Follow the server-sent events of an address until `close`; call `show` with each document.
-// EventSource hides the text of a refusal, so it is fetched.
-export function follow(address, show) {
-  const source = new EventSource(address);
-  source.onmessage = (event) => show(JSON.parse(event.data));
-  source.onerror = async () => {
-    const isRefused = source.readyState === EventSource.CLOSED;
-    const trouble = (isRefused && (await refusal(address))) || "The console does not answer.";
-    show({ trouble, away: true });
-  };
-  return source;
+export function clock(time) {
+  const [date, found] = stamp(time).split(" ");
+  return stamp(Date.now()).startsWith(date) ? found : `${date} ${found}`;
 }
 
-async function refusal(address) {
+// As a search takes it: with the offset, as a clock that is set back shows an hour twice.
+export function moment(time) {
+  const local = stamp(time).replace(" ", "T");
+  const minutes = Math.round((Date.parse(`${local}Z`) - time) / 60_000);
+  const offset = new Date(60_000 * Math.abs(minutes)).toISOString().slice(11, 16);
+  return `${local}${minutes < 0 ? "-" : "+"}${offset}`;
+}
+
+// Return the answer of an address; throws an error with the text of a refusal.
+async function get(address) {
   const answer = await fetch(address).catch(() => null);
-  if (answer && !answer.ok) return (await answer.text()).trim();
-  await answer?.body.cancel();
-  return "";
+  if (answer?.ok) return answer;
+  const isOurs = answer?.headers.get("Content-Type")?.startsWith("text/plain"); // not of a proxy
+  const text = isOurs ? (await answer.text()).trim() : AWAY;
+  throw Object.assign(new Error(text), { isFinal: answer?.status === 400 });
 }
+export const ask = async (address) => (await get(address)).json();
 
-// Return the document at an address; throws an error with the text of a refusal.
-export async function ask(address) {
-  const answer = await fetch(address);
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  return answer.json();
+// Follow the server-sent events of an address until `close` or a final trouble; call `show` with
+// each document. After an error connect again, and ask for what is newer than the last id. A hidden
+// page that has an id keeps no connection, as a browser has six for all its pages.
+export function follow(address, show) {
+  let source, timer, trouble, last = "";
+  const ended = new AbortController();
+  const isUnused = () => document.hidden && last;
+  const pause = () => (clearTimeout(timer), source.close());
+  const close = () => (ended.abort(), pause());
+  const openAfter = (wait) => (clearTimeout(timer), (timer = setTimeout(open, wait)));
+  function open() {
+    source?.close();
+    const own = source = new EventSource(`${address}&after=${encodeURIComponent(last)}`);
+    own.onmessage = ({ data, lastEventId }) => {
+      const found = JSON.parse(data);
+      [last, trouble] = [lastEventId, found.trouble];
+      if (found.final) close();
+      else if (isUnused()) pause();
+      else if (last) openAfter(LONGEST_SILENCE);
+      show(found);
+    };
+    own.onerror = async () => {
+      const isRefused = own.readyState === EventSource.CLOSED;
+      const answer = isRefused && (await get(own.url).catch((error) => error));
+      answer.body?.cancel();
+      if (own !== source || ended.signal.aborted) return;
+      if (answer.isFinal) close();
+      else if (isRefused && !isUnused()) openAfter(RETRY);
+      show({ trouble: answer.message ?? trouble ?? AWAY, away: true, final: answer.isFinal });
+    };
+  }
+  document.addEventListener("visibilitychange", () => {
+    if (isUnused()) pause();
+    else if (source.readyState === EventSource.CLOSED) open();
+  }, { signal: ended.signal });
+  open();
+  return { close };
 }
 
 // Copy text to the clipboard; return what to say about it. A page of plain http has no

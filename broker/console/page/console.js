@@ -3,8 +3,8 @@
 
 import { Chart } from "./charts.js";
 import {
-  by, clock, count, duration, follow, link, LOCAL, make, on, plain, rate, setZone, size, stamp,
-  table, zone,
+  by, clock, count, duration, follow, link, LOCAL, make, on, parameters, plain, rate, setZone, size,
+  stamp, table, zone,
 } from "./common.js";
 import { Hosts } from "./hosts.js";
 import { Lines } from "./lines.js";
@@ -37,10 +37,11 @@ function card(title, text, note, isOdd) {
   return found;
 }
 
-// Return the seconds until a stream is full, at the rate of some points; Infinity if its lines
-// expire before.
-function untilFull(stream, points, share) {
-  const bytes = (share * points.reduce((sum, one) => sum + one.bytes, 0)) / (points.length || 1);
+// Return the seconds until one of some streams is full, at the rate of five minutes; Infinity if
+// its lines expire before.
+function untilFull(stream, streams) {
+  const some = points.slice(-150), sum = some.reduce((sum, one) => sum + one.bytes, 0);
+  const bytes = sum / (some.length || 1) / streams;
   const expires = bytes * (stream.max_age_seconds ?? Infinity) <= stream.max_bytes;
   if (stream.max_bytes === null || !bytes || expires) return Infinity;
   return (stream.max_bytes - stream.bytes) / bytes;
@@ -52,9 +53,7 @@ function cards(view, now) {
   const behind = Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0));
   const filled = status.streams.filter((one) => one.messages);
   const oldest = Math.min(...filled.map((one) => Date.parse(one.first_time)));
-  const soonest = Math.min(
-    ...status.streams.map((one) => untilFull(one, points.slice(-150), 1 / status.streams.length)),
-  );
+  const soonest = Math.min(...status.streams.map((one, _, { length }) => untilFull(one, length)));
   const silent = view.silent_hosts
     ? link(`${count(view.silent_hosts)} silent for over 15 min`, "#hosts?state=silent")
     : `${count(view.active_hosts)} sent just now`;
@@ -110,12 +109,7 @@ function streams(status) {
   });
 }
 
-const charts = [["lines", rate], ["bytes", size]].map(([name, format]) => new Chart(
-  by(`chart-${name}`),
-  [{ name: "in", text: "in", of: (one) => one[name] },
-    { name: "out", text: "written", of: (one) => one[`${name}_out`] }],
-  format,
-));
+const charts = [new Chart("lines", rate), new Chart("bytes", size)];
 let points = []; // of the last hour: what came in and what was written
 let shown = null; // the newest view that has figures
 let shownAt = 0; // milliseconds since the epoch
@@ -131,8 +125,7 @@ function show(view) {
   by("trouble").textContent = isAway ? plain(reason) + since : "";
   if (!isAway && view.status) {
     [shown, shownAt] = [view, Date.now()];
-    const { server, version } = view.status;
-    by("broker").textContent = `${plain(server)}, nats-server ${version}`;
+    by("broker").textContent = `${plain(view.status.server)}, nats-server ${view.status.version}`;
   }
   draw();
 }
@@ -153,8 +146,7 @@ function draw() {
 const views = { overview: { open: draw, close() {} }, hosts: new Hosts(), lines: new Lines() };
 
 function open() {
-  const [path, asked] = location.hash.slice(1).split("?");
-  const [name, detail] = path.split("/").map(decodeURIComponent);
+  const [, name, detail, asked] = /^#?([^/?]*)\/?([^?]*)\??(.*)$/.exec(location.hash);
   const chosen = name in views ? name : "overview";
   for (const [one, view] of Object.entries(views)) {
     by(one).hidden = one !== chosen;
@@ -162,25 +154,17 @@ function open() {
   }
   for (const one of document.querySelectorAll("nav a"))
     one.ariaCurrent = one.hash === `#${chosen}` ? "page" : null;
-  views[chosen].open(detail ?? "", asked);
-  zones();
-}
-
-// Offer the browser's zone, UTC, and that of the link that was opened.
-function zones() {
-  const names = [...new Set([LOCAL, "UTC", zone])];
-  by("zone").replaceChildren(
-    ...names.map((name) => new Option(name === LOCAL ? `${name} (local)` : name, name)));
-  by("zone").value = zone;
+  views[chosen].open(parameters(`host=${detail}`).get("host"), asked);
+  // the browser's zone, UTC, and that of the link that was opened
+  const options = [...new Set([LOCAL, "UTC", zone])].map((name) =>
+    new Option(name === LOCAL ? `${name} (local)` : name, name, false, name === zone));
+  by("zone").replaceChildren(...options);
 }
 
 on("zone", "change", () => {
   setZone(by("zone").value);
-  const [path, asked] = location.hash.split("?");
-  if (path !== "#lines") return open();
-  const wanted = new URLSearchParams(asked);
-  wanted.set("zone", zone);
-  location.hash = `${path}?${wanted}`;
+  if (by("lines").hidden) open();
+  else views.lines.refresh();
 });
 addEventListener("hashchange", open);
 addEventListener("keydown", (event) => {
@@ -188,5 +172,5 @@ addEventListener("keydown", (event) => {
   const isOurs = !(event.ctrlKey || event.metaKey || event.altKey);
   if (chosen && isOurs && !event.target.closest("input, select, dialog")) location.hash = chosen;
 });
-follow("events", show);
+follow("events?", show);
 open();

@@ -2,7 +2,7 @@
 // one host: its state, gaps, files and last lines.
 
 import {
-  ask, by, count, counted, duration, follow, glob, link, make, on, plain, rate, size, stamp,
+  ask, by, count, counted, duration, follow, glob, link, make, on, plain, query, rate, size, stamp,
   table,
 } from "./common.js";
 import { address, choosable, item } from "./lines.js";
@@ -43,21 +43,17 @@ export class Hosts {
 
   constructor() {
     for (const one of ["find", "find-state"]) on(one, "input", () => this.#choose());
-    on("hosts-form", "submit", (event) => event.preventDefault());
     on("host-list", "scroll", () => requestAnimationFrame(() => this.#draw()));
     addEventListener("resize", () => this.#draw());
     setInterval(() => by("hosts").hidden || this.#ask(), AGAIN);
-    by("host-head").replaceChildren(
-      ...COLUMNS.map(([title], number) => {
-        const button = make("button", title);
-        button.addEventListener("click", () => {
-          this.#down = this.#column === number ? !this.#down : number > 1;
-          this.#column = number;
-          this.#choose();
-        });
-        return button;
-      }),
-    );
+    by("host-head").replaceChildren(...COLUMNS.map(([title]) => make("button", title)));
+    on("host-head", "click", (event) => {
+      const number = [...by("host-head").children].indexOf(event.target);
+      if (number < 0) return;
+      this.#down = this.#column === number ? !this.#down : number > 1;
+      this.#column = number;
+      this.#choose();
+    });
   }
 
   open(host, asked) {
@@ -138,10 +134,9 @@ export class Hosts {
     list.setAttribute("aria-label", "Its last lines");
     place.replaceChildren(head, back);
     choosable(list, (line) => (location.hash = address({ host: glob(host), line: line.key })));
-    const asked = new URLSearchParams({ host: glob(host), count: LINES });
-    this.#source = follow(`lines?${asked}`, (found) => {
-      if (found.trouble) list.append(make("li", plain(found.trouble), "passed"));
-      if (found.trouble) this.#source.close();
+    this.#source = follow(`lines?${query({ host: glob(host), count: LINES })}`, (found) => {
+      if (found.range) list.replaceChildren();
+      if (found.final) list.append(make("li", plain(found.trouble), "passed"));
       list.prepend(...(found.older ?? []).map((line) => item(line, false)));
       list.append(...(found.lines ?? []).slice(-LINES).map((line) => item(line, false)));
       while (list.childElementCount > LINES) list.firstElementChild.remove();
@@ -174,21 +169,17 @@ export class Hosts {
     ] : [];
     const gaps = found.gaps === null ? "unknown, as no receiver answers"
       : `${count(found.gaps)}, in .gaps.p${found.partition}.jsonl`;
-    const agent = plain(found.version || "of an unknown version");
-    const facts = [
-      ...shown, ["Gaps of a day", [gaps, found.gaps ? "odd" : ""]], ["Agent", agent],
-      ["Positions saved", saved],
-    ];
-    return Object.assign(table([], facts), { className: "facts" });
+    return Object.assign(table([], [
+      ...shown, ["Gaps of a day", [gaps, found.gaps ? "odd" : ""]],
+      ["Agent", plain(found.version || "of an unknown version")], ["Positions saved", saved],
+    ]), { className: "facts" });
   }
 
   #files(found) {
     const place = make("div", undefined, "wide");
     const next = (one) => `${one.unit === "entries" ? "entry" : "byte"} ${count(one.position)}`;
-    place.append(table(
-      ["File", "Next to ship", "Last read"],
-      found.files.map((one) => [plain(one.path), next(one), stamp(Date.parse(one.read))]),
-    ));
+    place.append(table(["File", "Next to ship", "Last read"], found.files.map((one) =>
+      [plain(one.path), next(one), stamp(Date.parse(one.read))])));
     return place;
   }
 }

@@ -3,22 +3,18 @@
 
 import { Histogram } from "./charts.js";
 import {
-  ask, by, clock, copy, counted, follow, glob, link, make, on, plain, setZone, size,
-  stamp, table, zone,
+  ask, by, clock, copy, counted, follow, glob, link, make, moment, on, parameters, plain, query,
+  setZone, size, stamp, table, zone,
 } from "./common.js";
 
-const MOST = 5000; // lines in the page
+const MOST = 5000, MOST_BARS = 500; // lines in the page, and bars of a histogram
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 const AROUND = 50; // lines before and after one
 const FIELDS = ["host", "file", "match", "level", "since", "until", "order", "count"];
 
-const moment = (time) => stamp(time).replace(" ", "T"); // as a search takes it
-
 // Return the address of a search for lines: only what is given is in it.
-export function address(wanted) {
-  const given = Object.entries(wanted).filter(([, value]) => value);
-  return `#lines?${new URLSearchParams(given)}`;
-}
+export const address = (wanted) =>
+  `#lines?${query(Object.entries(wanted).filter(([, value]) => value))}`;
 
 // Return a line, or a record of several, as an item of a list.
 export function item(line, hasHost = true) {
@@ -51,15 +47,16 @@ export function choosable(list, choose) {
 export class Lines {
   #source = null; #histogram; #paused = false; #due = false;
   #wanted = ""; // what is shown, as it is in the address
+  #line = null; // the key of the line that is shown among those around it
   #waiting = []; #older = []; // lines after and before those that are shown
   #state = {}; // progress, and what ended the search
 
   constructor() {
-    this.#histogram = new Histogram((from, to) => {
-      this.#go({ ...this.#entered(), since: moment(from), until: moment(to) });
-    });
+    this.#histogram = new Histogram((from, to) =>
+      this.#go({ ...this.#entered(), since: moment(from), until: moment(to) }));
     on("lines-form", "submit", (event) => {
       event.preventDefault();
+      this.close(); // so that it begins, whatever is shown
       this.#go(this.#entered());
     });
     on("line-pause", "click", () => this.#pause(!this.#paused));
@@ -72,7 +69,7 @@ export class Lines {
     });
     for (const list of ["line-list", "around-list"])
       choosable(by(list), (line) => this.#go({ ...this.#shown(), line: line.key }));
-    on("around", "close", () => location.hash.includes("line=") && this.#go(this.#shown()));
+    on("around", "close", () => this.#line && this.#go(this.#shown()));
     on("around-copy", "click", async () =>
       (by("around-said").textContent = await copy(location.href)));
     by("line-filters").open = matchMedia("(min-width: 50rem)").matches;
@@ -80,54 +77,58 @@ export class Lines {
 
   // Show what an address asks for; a search that is shown already goes on.
   open(_, asked) {
-    const wanted = new URLSearchParams(asked ?? (this.#wanted || "since=1h"));
-    const line = wanted.get("line");
+    const wanted = parameters(asked || this.#wanted || "since=1h");
+    this.#line = wanted.get("line");
     wanted.delete("line");
     if (wanted.has("zone")) setZone(wanted.get("zone"));
     wanted.set("zone", zone);
     wanted.sort();
-    if (String(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
-    if (line) this.#around(line);
+    if (query(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
+    if (this.#line) this.#around(this.#line);
     else by("around").close();
   }
 
   close() {
     this.#source?.close();
-    this.#source = null;
+    this.#source = this.#line = null;
     by("around").close();
   }
+
+  // Show the same in the zone that was chosen.
+  refresh = () => this.#go({ ...this.#shown(), line: this.#line });
 
   #entered() {
     return Object.fromEntries(FIELDS.map((name) => [name, by(`line-${name}`).value.trim()]));
   }
 
   #shown() {
-    return Object.fromEntries(new URLSearchParams(this.#wanted));
+    return Object.fromEntries(parameters(this.#wanted));
   }
 
   #go(wanted) {
-    const hash = address({ zone, ...wanted });
-    if (hash === location.hash) this.#begin(new URLSearchParams(hash.split("?")[1]));
+    const hash = address({ ...wanted, zone });
+    if (hash === location.hash) this.open("", hash.split("?")[1]);
     else location.hash = hash;
   }
 
   #begin(wanted) {
     this.#source?.close();
-    wanted.sort();
-    this.#wanted = String(wanted);
-    [this.#waiting, this.#older, this.#state] = [[], [], {}];
+    this.#wanted = query(wanted);
     for (const name of FIELDS)
       by(`line-${name}`).value = wanted.get(name) ?? { order: "last", count: "100" }[name] ?? "";
-    const given = FIELDS.filter((name) => wanted.get(name));
-    const texts = given.map((name) => plain(`${name} ${wanted.get(name)}`));
-    by("line-summary").textContent = texts.join(", ");
-    by("line-list").replaceChildren();
+    by("line-summary").textContent = plain([...wanted].map((one) => one.join(" ")).join(", "));
     by("line-said").textContent = "";
-    this.#histogram.open(null);
+    this.#clear(null);
     this.#pause(false);
-    const buckets = Math.max(20, Math.floor(by("histogram").clientWidth / 9));
-    this.#source = follow(`lines?${wanted}&buckets=${buckets}`, (found) => this.#take(found));
-    this.#draw();
+    const bars = Math.max(20, Math.min(MOST_BARS, Math.floor(by("histogram").clientWidth / 9)));
+    this.#source = follow(`lines?${this.#wanted}&buckets=${bars}`, (found) => this.#take(found));
+  }
+
+  // Forget what was found: a search begins, perhaps again, as its connection was lost.
+  #clear(range) {
+    [this.#waiting, this.#older, this.#state] = [[], [], {}];
+    by("line-list").replaceChildren();
+    this.#histogram.open(range);
   }
 
   #end(state) {
@@ -144,13 +145,13 @@ export class Lines {
   }
 
   #take(found) {
-    if (found.trouble) return this.#end({ trouble: plain(found.trouble) });
-    if (found.range) this.#histogram.open(found.range);
+    if (found.final) return this.#end(found);
+    if (found.range) this.#clear(found.range);
     this.#histogram.add(found.counts ?? []);
     if (found.older) this.#older = [...found.older, ...this.#older];
     const lines = [...(found.lines ?? []), ...(found.sampled ? [null] : [])];
     this.#waiting = [...this.#waiting, ...lines].slice(-LONGEST_WAIT);
-    Object.assign(this.#state, found);
+    Object.assign(this.#state, { trouble: "" }, found);
     if (found.ended) this.#source.close();
     this.#draw();
   }
@@ -187,7 +188,7 @@ export class Lines {
 
   #note() {
     const { progress, trouble, stopped, sampled, follows, note } = this.#state;
-    if (trouble) return trouble;
+    if (trouble) return plain(trouble);
     const isSearching = this.#isSearching();
     const until = progress?.until && isSearching ? `, until ${stamp(progress.until)}` : "";
     return [
@@ -213,8 +214,7 @@ export class Lines {
     by("around-title").textContent = "Reading …";
     try {
       const found = await ask(`around?${new URLSearchParams({ line: key, lines: AROUND })}`);
-      if (!location.hash.includes(encodeURIComponent(key)) || !dialog.open) return;
-      this.#detail(found);
+      if (key === this.#line) this.#detail(found);
     } catch (error) {
       by("around-title").textContent = plain(error.message);
       for (const one of ["around-facts", "around-list"]) by(one).replaceChildren();

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -115,14 +116,32 @@ async def test_without_the_token_nothing_is_shown(
     for path in ("/", "/events", "/hosts", "/host?host=a", "/lines", "/console.js"):
         async with web.get(url + path) as answer:
             assert answer.status == 401
-    async with web.post(f"{url}/login", data={"token": TOKEN[:-1]}) as answer:
-        assert answer.status == 401
+    async with web.post(url, data={"token": TOKEN[:-1]}) as answer:
+        assert (answer.status, "not the token" in await answer.text()) == (401, True)
     async with web.get(f"{url}/hosts", headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
         assert (answer.status, await answer.json()) == (200, [])
-    async with web.post(f"{url}/login", data={"token": TOKEN}) as answer:
+    async with web.post(f"{url}/hosts", data={"token": TOKEN}) as answer:
+        assert answer.status == 405
+    async with web.post(url, data={"token": TOKEN}) as answer:
         assert (answer.status, answer.url.path) == (200, "/")
     async with web.get(f"{url}/hosts") as answer:
         assert answer.status == 200
+
+
+async def test_a_browser_is_logged_in_to_two_consoles_and_after_a_restart(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    urls = []
+    for token in (TOKEN, TOKEN[::-1]):
+        (tmp_path / token).write_text(token)
+        urls.append(start_console(logs_url, "--token-file", tmp_path / token))
+        async with web.post(urls[-1], data={"token": token}) as answer:
+            assert answer.status == 200
+    urls.append(start_console(logs_url, "--token-file", tmp_path / TOKEN))
+
+    for url in urls:  # cookies ignore ports
+        async with web.get(f"{url}/hosts") as answer:
+            assert answer.status == 200
 
 
 async def test_the_overview_counts_arriving_lines(
@@ -167,6 +186,36 @@ async def search(web: aiohttp.ClientSession, address: str) -> tuple[list[str], d
     return texts, last
 
 
+async def test_a_page_that_connects_again_gets_each_new_line_once(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"old\n")
+    url = start_console(logs_url)
+    texts: list[str] = []
+    after: dict[str, str] = {}
+    for number in range(3):
+        await publish("web01", f"{number}\n".encode())
+        async with web.get(f"{url}/lines?after={after.get('last', '')}") as answer:
+            async for event in answer.content:
+                if event.startswith(b"id: "):
+                    after = {"last": quote(event.decode()[4:].strip())}
+                elif event.startswith(b"data: "):
+                    found = json.loads(event[6:])
+                    texts += [one["text"] for one in found.get("older", found.get("lines", []))]
+                elif after and str(number) in texts:
+                    break
+
+    assert texts == ["old", "0", "1", "2"]
+    async with web.get(f"{url}/lines?after=x") as answer:
+        assert (await anext(documents(answer)))["final"]
+    async with web.get(f"{url}/lines?host=nobody") as answer:
+        views = documents(answer)
+        while not (await anext(views)).get("searched"):
+            pass
+        for _ in range(2):  # so no proxy takes the connection for idle
+            assert (await anext(views))["lines"] == []
+
+
 async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
@@ -194,7 +243,8 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
             "since=7&until=7",
             "since=never",
             "until=x",
-            "zone=../etc/passwd",
+            "since=14:03&zone=../etc/passwd",
+            "since=0001-01-01&until=0001-01-02&zone=Asia/Tokyo",
             "level=bad",
             "order=none",
             "buckets=1e9",
@@ -206,6 +256,19 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     for wrong in ("", "x:1:2", f"LOGS/{'9' * 500}:1:1", "LOGS/x:1:-1", "LOGS/x:9:9"):
         async with web.get(f"{url}/around?line={wrong}") as answer:
             assert (answer.status, "Traceback" in await answer.text()) == (400, False), wrong
+
+
+async def test_a_time_in_a_zone_that_the_machine_lacks_and_a_sequence_to_come_are_refused(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"a line\n")
+    url = start_console(logs_url)
+
+    async with web.get(f"{url}/lines?since=14:03&zone=Asia/Unknown") as answer:
+        assert (answer.status, "choose UTC" in await answer.text()) == (400, True)
+    async with web.get(f"{url}/lines?since=20261129&until=now") as answer:
+        trouble = (await anext(documents(answer)))["trouble"]
+    assert trouble.startswith("since: sequence 20261129 is beyond the end")
 
 
 @pytest.mark.parametrize(
@@ -220,6 +283,9 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
         ("until=now&match=[12]7$&level=warning", ["ERROR 17", "ERROR 27"]),
         ("until=now&match=9$&count=2", ["line 29", "ERROR 29"]),
         ("until=3&host=nobody", []),
+        ("until=20261129&count=1", ["ERROR 29"]),
+        ("since=0001-01-01&until=9999-12-31&buckets=500&count=1", ["ERROR 29"]),
+        ("zone=Asia/Unknown&since=1h&until=2200-01-01T00:00%2B01:00&count=1", ["ERROR 29"]),
     ],
 )
 async def test_a_search_finds_the_first_or_last_lines_of_a_range(
@@ -426,7 +492,9 @@ async def test_of_too_many_lines_a_sample_is_shown_that_says_so(
             pass
         for _ in range(20):
             await publish("web01", b"a line of a flood\n" * 5000)
-        while not (one := await anext(views)).get("sampled"):
+        one: dict[str, Any] = {}
+        while not one.get("sampled"):
+            one = await anext(views)
             shown += len(one["lines"])
             counted += sum(number for _, _, number in one["counts"])
         texts: set[str] = set()

@@ -58,7 +58,7 @@ def message(
 
 
 def _section(path: str, lines: bytes, records: str) -> Section:
-    file_id = f"1-{zlib.crc32(path.encode()):x}"
+    file_id = f"1-{zlib.crc32(path.encode(errors='surrogateescape')):x}"
     span, count = Span(file_id, 0, len(lines)), lines.count(b"\n")
     return Section(path, span, len(lines), count, records=records)
 

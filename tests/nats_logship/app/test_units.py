@@ -96,6 +96,14 @@ def test_any_other_moment_is_refused_with_the_accepted_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["0001-01-01", "0001-01-01T08:59+09:00", "9999-12-31T23:00-02:00", "999999d"]
+)
+def test_a_time_that_no_calendar_has_in_utc_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
+        parse_moment(text, NOW, ZoneInfo("Asia/Tokyo"))
+
+
+@pytest.mark.parametrize(
     ("since", "until", "ends"),
     [
         ("01:00", "02:05", datetime(2026, 11, 21, 1, 5, tzinfo=UTC)),  # later today
@@ -124,6 +132,7 @@ def test_a_time_of_day_that_ends_a_range_is_the_first_one_in_it(
         ("seq:7", "7", "until: sequence 7 is not after since, sequence 7"),
         ("soon", "7", "since: 'soon' is not a time"),
         ("7", "soon", "until: 'soon' is not a time"),
+        ("9999-12-31T22:59", "22:00", "is not after since, 9999-12-31T21:59:00Z"),
     ],
 )
 def test_a_range_without_an_extent_is_refused(since: str, until: str, message: str) -> None:
