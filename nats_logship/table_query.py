@@ -12,7 +12,7 @@ from nats_logship.wire.levels import levels_from
 
 COLUMNS = (
     "epoch_us(time) * 1000, host, coalesce(file, ''), stream, sequence, pos, "
-    "coalesce(raw, encode(line)), coalesce(level, ''), piece, record"
+    "coalesce(raw, encode(line), ''::BLOB), coalesce(level, ''), coalesce(piece, false), record"
 )
 """The columns of `Line`."""
 

@@ -1,12 +1,15 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
@@ -44,6 +47,10 @@ class Written:
         )
         self._log.append([file], {f"logship/{self.stream}": self._next})
 
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(f"{self.address}/lines")
+
     def open(self, **limits: float) -> History:
         return History.open(self.address, limits=SearchLimits(**limits))
 
@@ -69,6 +76,48 @@ def numbered(host: str, seconds: int, *numbers: int) -> tuple[str, str, int, byt
         seconds,
         b"".join(b"%s %d\n" % (host.encode(), n) for n in numbers),
     )
+
+
+@pytest.mark.parametrize("name", ["my logs", "Prüfung's 1", "x[1] ?#"])
+def test_a_table_is_searched_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    written = Written(tmp_path / name)
+    written.add(numbered("web01", 1, 1))
+
+    assert written.find() == [b"web01 1"]
+
+
+def test_a_folder_whose_name_delta_rs_reads_as_another_is_refused(tmp_path: Path) -> None:
+    Written(tmp_path / "a b").add(numbered("web01", 1, 1))
+    shutil.copytree(tmp_path / "a b", tmp_path / "a%20b")
+
+    with pytest.raises(OperatorError, match="%20 in the name of a folder"):
+        History.open(str(tmp_path / "a%20b"))
+
+
+@pytest.mark.parametrize("column", ["time", "host", "stream", "sequence", "pos", "line", "piece"])
+def test_rows_of_other_programs_may_lack_any_value(written: Written, column: str) -> None:
+    written.add(numbered("web01", 1, 1), numbered("web02", 2, 2))
+    rows = written.delta.to_pyarrow_table()
+    at = rows.schema.get_field_index(column)
+    for number in range(2):  # a file with statistics, and one without
+        some = pa.concat_arrays([pa.nulls(1, rows[at].type), rows[at].chunk(0).slice(1, number)])
+        foreign = rows.slice(0, 1 + number).set_column(at, rows.schema.field(at), some)
+        write_deltalake(f"{written.address}/lines", foreign, mode="append")
+
+    lines = [b"web01 1", b"web02 2", b"web02 2"]
+    lines += {"line": [b"", b""], "piece": [b"web01 1"] * 2}.get(column, [])
+    for limit, order in ((None, Order.OLDEST), (5, Order.OLDEST), (5, Order.NEWEST)):
+        assert sorted(written.find(limit=limit, order=order)) == sorted(lines)
+    assert len(written.find(Query(LineSelection(("web02",))), limit=5)) == 2
+
+
+def test_other_columns_and_statistics_may_be_chosen_for_a_table(written: Written) -> None:
+    written.add(numbered("web01", 5, 5))
+    written.delta.alter.set_table_properties({"delta.dataSkippingStatsColumns": "line"})
+    rows = written.delta.to_pyarrow_table().append_column("mine", pa.array(["x"]))
+    write_deltalake(f"{written.address}/lines", rows, mode="append", schema_mode="merge")
+
+    assert written.find() == written.find(limit=5) == [b"web01 5"] * 2
 
 
 @pytest.mark.parametrize("limit", [None, 5, 100])
