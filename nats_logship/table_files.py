@@ -24,13 +24,13 @@ WITH bounds AS (
     "max.sequence" INT8)) WHERE false
   UNION ALL BY NAME FROM actions)
 SELECT path, size_bytes, coalesce(epoch_us("min.time"), 0),
-  coalesce(epoch_us("max.time"), epoch_us(TIMESTAMPTZ '9999-12-31')),
+  epoch_us(coalesce("max.time", TIMESTAMPTZ '9999-12-31')) // 1000 * 1000 + 999,
   coalesce("min.host", ''), coalesce("max.host", '{_LAST}'),
   coalesce("min.stream", ''), coalesce("max.stream", '{_LAST}'),
   coalesce("min.sequence", 0), coalesce("max.sequence", {2**63 - 1})
 FROM bounds
 """
-"""Of other programs' files any of the bounds may be unknown."""
+"""Bounds of other programs' files may be unknown, and their times are cut to milliseconds."""
 _IS_LINE = " AND ".join(
     f"{name} IS NOT NULL" for name in ("time", "host", "stream", "sequence", "pos")
 )
