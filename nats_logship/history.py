@@ -13,6 +13,7 @@ nanoseconds since the epoch; a table has them in microseconds.
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition
 
 __all__ = [
     "Cancelled",
-    "Histogram",
     "History",
     "Line",
     "Order",
@@ -47,18 +47,6 @@ Result = TypeVar("Result")
 
 class Cancelled(Exception):
     """`History.cancel` was called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """The number of lines of each level in each bucket; the first bucket begins at `since`.
-
-    Buckets are `width` nanoseconds long. Lines without a level have the level "".
-    """
-
-    since: int
-    width: int
-    counts: tuple[Mapping[str, int], ...]
 
 
 class SearchProgress(NamedTuple):
@@ -166,12 +154,19 @@ class History:
         return state.first, max(state.first, self._first_sequence(state) or 0)
 
     def _first_sequence(self, state: StreamState) -> int | None:
-        stream = state.key
-        files = [one for one in self._version.files if one.streams[0] <= stream <= one.streams[1]]
+        shared = [(f"{state.name}/{one.created}", one.until) for one in state.ancestors]
+        known = dict([*shared, (state.key, state.until)])
+        files = [
+            one
+            for one in self._version.files
+            if any(one.streams[0] <= stream <= one.streams[1] for stream in known)
+        ]
+        is_known = " OR ".join("stream = ? AND sequence < ?" for _ in known)
+        sql = f"SELECT min(sequence) FROM lines WHERE {is_known}"
+        values = [value for pair in known.items() for value in pair]
         with self._searching(files):
             for some in _pack(_sort(files, Order.OLDEST)):
-                sql = "SELECT min(sequence) FROM lines WHERE stream = ?"
-                for (found,) in self._ask(sql, [stream], some):
+                for (found,) in self._ask(sql, values, some):
                     if found is not None:
                         return int(found)
         return None
@@ -192,29 +187,23 @@ class History:
                 yield from self._search(some, query, "", order)
                 self._note(some, order)
 
-    def count(self, query: Query, buckets: int) -> Histogram:
-        """Count lines in so many buckets from `since` to `until`, by level. Raises as `find`.
+    def count(self, query: Query, step: int) -> Counter[tuple[int, str]]:
+        """Count lines by the multiple of `step` (nanoseconds) before them, and by level.
 
-        These are the first and the last line of the table, if the query has none.
+        Lines without a level have the level "". Raises as `find`.
         """
-        files = self._choose(query)
-        since = min((one.begins for one in files), default=0)
-        since = since if query.since is None else query.since // 1000
-        until = max((one.ends for one in files), default=since) + 1
-        until = until if query.until is None else query.until // 1000
-        width = max(1, -(-(until - since) // buckets))
-        counts: list[dict[str, int]] = [{} for _ in range(buckets)]
+        files, counts = self._choose(query), Counter[tuple[int, str]]()
         condition, values = make_condition(query)
         sql = (
-            "SELECT (epoch_us(time) - ?) // ?, coalesce(level, ''), count(*) FROM lines "
+            "SELECT epoch_us(time) // ? * ?, coalesce(level, ''), count(*) FROM lines "
             f"WHERE {condition} GROUP BY ALL"
         )
         with self._searching(files):
             for some in _pack(_sort(files, Order.NEWEST)):
-                for bucket, level, number in self._ask(sql, [since, width, *values], some):
-                    counts[bucket][level] = counts[bucket].get(level, 0) + number
+                for time, level, number in self._ask(sql, [step // 1000, step, *values], some):
+                    counts[time, level] += number
                 self._note(some, Order.NEWEST)
-        return Histogram(since * 1000, width * 1000, tuple(counts))
+        return counts
 
     def around(self, line: Line, before: int, after: int) -> list[Line]:
         """Return a line with those before and after it in its host and file. Raises as `find`.
@@ -338,6 +327,8 @@ class History:
             raise
         except duckdb.OutOfMemoryException:
             raise OperatorError(f"the search takes over {memory} of memory: ask for less") from None
+        except duckdb.InvalidInputException as error:
+            raise OperatorError(f"the table cannot be searched: {error}") from None
         except (duckdb.IOException, OSError) as error:
             reason = " ".join(str(error).split())[:300]
             raise OperatorError(

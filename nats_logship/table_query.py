@@ -1,5 +1,6 @@
 """What is asked of a table: the lines that are wanted, their order, and the conditions in SQL."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,6 +16,10 @@ COLUMNS = (
     "coalesce(raw, encode(line), ''::BLOB), coalesce(level, ''), coalesce(piece, false), record"
 )
 """The columns of `Line`."""
+
+_GLOB = re.compile(r"\[(?P<not>!?+)(?P<set>\]?+[^]]*)\]|.", re.DOTALL)
+_WILD = re.compile(r"[*?\[]")
+_RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
 class Order(Enum):
@@ -83,19 +88,23 @@ def make_condition(query: Query) -> tuple[str, list[Any]]:
 def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
     """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
-    of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
+    match = _as_text(query.match)
+    texts = "regexp_extract(file, '[^/]*$')", "file"
     levels = levels_from(query.level) if query.level else ()
     for part, values in (
         ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
         ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
-        (_any_of("host GLOB ?" for _ in hosts), [*map(_as_text, hosts)]),
-        (_any_of(of_path["/" in glob] for glob in files), [*map(_as_text, files)]),
+        (_any_of(_compare("host", glob) for glob in hosts), [*map(_translate, hosts)]),
+        (
+            _any_of(_compare(texts["/" in glob], glob) for glob in files),
+            [*map(_translate, files)],
+        ),
         (
             _any_of("stream = ? AND sequence >= ?" for _ in query.following),
             [value for pair in query.following for value in pair],
         ),
         (_any_of("level = ?" for _ in levels), [*levels]),
-        ("regexp_matches(line, ?)", [_as_text(query.match)] if query.match else []),
+        ("regexp_matches(line, ?)", [bounded_expression(match).decode()] if match else []),
     ):
         if values:
             yield part, values
@@ -103,6 +112,33 @@ def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
 
 def _any_of(parts: Iterable[str]) -> str:
     return " OR ".join(parts)
+
+
+def _compare(column: str, glob: str) -> str:
+    return f"regexp_full_match({column}, ?)" if _WILD.search(glob) else f"{column} = ?"
+
+
+def _translate(glob: str) -> str:
+    """Return the expression of RE2 for what `fnmatch` finds by a glob; a name as it is."""
+    text = _as_text(glob)
+    return "(?s)" + _GLOB.sub(_translate_part, text) if _WILD.search(text) else text
+
+
+def _translate_part(part: re.Match[str]) -> str:
+    if part[0] in {"*", "?"}:
+        return ".*" if part[0] == "*" else "."
+    if part["set"] is None:
+        return _escape(part[0])
+    ranges = (found.groups() for found in _RANGE.finditer(part["set"]))
+    bounds = ((low or alone, high or alone) for low, high, alone in ranges)
+    found = "".join(f"{_escape(low)}-{_escape(high)}" for low, high in bounds if low <= high)
+    if not found:
+        return "." if part["not"] else r"[^\x{0}-\x{10FFFF}]"
+    return f"[{'^' if part['not'] else ''}{found}]"
+
+
+def _escape(letter: str) -> str:
+    return f"\\x{{{ord(letter):x}}}"
 
 
 def _as_text(value: str) -> str:

@@ -73,10 +73,8 @@ def find_begin(history: History) -> int | None:
 
 
 def count_in_table(history: History, query: Query, step: int) -> WindowFound:
-    """Count the lines of a query with times in steps of so many nanoseconds."""
-    begin, end = query.since or 0, query.until or 0
-    found, result = history.count(query, max(1, -(-(end - begin) // step))), WindowFound()
-    for number, levels in enumerate(found.counts):
-        for level, lines in levels.items():
-            result.counts[begin + number * step, _SEVERITIES.get(level, 0)] += lines
+    """Count the lines of a query in steps of so many nanoseconds."""
+    result = WindowFound()
+    for (time, level), lines in history.count(query, step).items():
+        result.counts[time, _SEVERITIES.get(level, 0)] += lines
     return result

@@ -2,6 +2,7 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
+from nats_logship.client.line_search import LineFilter
+from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Cancelled, History, Order, Query, SearchLimits
+from nats_logship.wire.restored import Ancestor
 from receiver.table.columns import LINES, SectionLines, make_rows
 from receiver.table.location import Location
 from receiver.table.log import Log
@@ -28,7 +32,7 @@ class Written:
     """A table that is written file by file, without a broker."""
 
     def __init__(self, folder: Path, first: int = 1) -> None:
-        self.address, self.stream, self._next = str(folder), STREAM, first
+        self.address, self.stream, self.next = str(folder), STREAM, first
         self._location = Location(str(folder)).child("lines")
         self._log = Log(self._location, LINES)
         self._log.refresh()
@@ -38,14 +42,14 @@ class Written:
         made = []
         for host, file, seconds, lines in parts:
             stored_at = int(BEGAN + seconds * SECOND)
-            of = host, file, self._next, stored_at, 0, lines, lines.count(b"\n")
+            of = host, file, self.next, stored_at, 0, lines, lines.count(b"\n")
             made.append(SectionLines(*of, records))
-            self._next += 1
+            self.next += 1
         made.sort(key=lambda part: part.host)
         file = write_tables(
             [make_rows(made, self.stream)], date(2026, 11, 18), self._location, LINES
         )
-        self._log.append([file], {f"logship/{self.stream}": self._next})
+        self._log.append([file], {f"logship/{self.stream}": self.next})
 
     @property
     def delta(self) -> DeltaTable:
@@ -167,6 +171,52 @@ def test_only_lines_that_fit_every_part_of_a_query_are_found(written: Written) -
             Query(**wrong)
 
 
+@pytest.mark.parametrize(
+    "glob",
+    [
+        r"*foo\x2dbar.log",
+        "db[1",
+        "db1",
+        "a[!x-z-]?",
+        "[]x]b",
+        "[^x]b",
+        "*[[]*",
+        "[b-a]",
+        "[!b-a]?",
+        "[!]",
+    ],
+)
+def test_a_glob_selects_the_same_names_in_a_table_and_elsewhere(
+    written: Written, glob: str
+) -> None:
+    names = (r"foo\x2dbar.log", "foo-bar.log", "db[1", "db1", "abü", "ax-", "]b", "^b", "xb", "[[")
+    written.add(*((name, f"/var/{name}", 1, f"{name}\n".encode()) for name in names))
+
+    for wanted in (LineSelection((glob,)), LineSelection((), (glob, "/none/*"))):
+        chosen = [one for one in names if wanted.wants_host(one) and wanted.wants_file(f"/{one}")]
+        found = [line.decode() for line in written.find(Query(wanted))]
+        assert sorted(found) == sorted(chosen)
+
+
+@pytest.mark.parametrize("match", [r"2\Z", r"\Aweb{,3}01", "(?i)WEB", r"web01 (?:1|2)\b", "[^0]2$"])
+def test_an_expression_finds_the_same_lines_in_a_table_and_elsewhere(
+    written: Written, match: str
+) -> None:
+    lines = b"web01 1\nweb01 2\nwebb{,3}01\n WEB01 2 \nwe01\n"
+    written.add(("web01", "", 1, lines))
+
+    ranges = LineFilter(match=match).find(lines)
+    assert b"".join(one + b"\n" for one in written.find(Query(match=match))) == b"".join(
+        lines[start:end] for start, end in ranges
+    )
+
+
+def test_an_expression_that_tables_do_not_know_is_refused(written: Written) -> None:
+    written.add(numbered("web01", 1, 1))
+    with pytest.raises(OperatorError, match=r"the table cannot be searched: .*operator: \(\?<"):
+        written.find(Query(match="(?<name>web)"))
+
+
 def test_records_are_found_and_counted_whole(written: Written) -> None:
     lines = b" rest\n1 a\n at a\n2 b\n at b\n3 c\n"
     written.add(("web01", "a", 1, lines), records="start:^[0-9]")
@@ -198,23 +248,37 @@ def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) ->
         assert before == [b"web01 38", b"web01 39"]
 
 
+def test_a_restored_stream_shares_the_lines_of_its_ancestors_with_the_table(
+    written: Written,
+) -> None:
+    archived, other = Ancestor(STREAM.removeprefix("LOGS/"), 5), Ancestor("2026-11-01", 3)
+    state = StreamState("2026-11-19T00:00:00Z", 1, 9, (other, archived))
+    written.next = 3
+    written.add(numbered("web01", 3, 3))
+    written.add(*(numbered("web01", n, n) for n in (4, 5, 6)))  # 5 and 6 were not archived
+    for known_alone in (1, 5):
+        with written.open() as history:
+            assert history.range_before(state) == (1, 3)
+            assert history.range_before(replace(state, ancestors=())) == (1, known_alone)
+        written.stream, written.next = state.key, 5
+        written.add(numbered("web01", 7, 7))
+
+
 def test_lines_are_counted_by_time_and_level(written: Written) -> None:
     written.add(("web01", "a", 0, b"INFO\nERROR\n"), ("web01", "a", 9, b"x\nERROR\n"))
     written.add(("web01", "a", 4, b"WARN\n"), ("web02", "a", 19, b"ERROR\n"))
 
     with written.open() as history:
-        found = history.count(Query(since=BEGAN, until=BEGAN + 20 * SECOND), 4)
-        errors = history.count(Query(level="error"), 2)
+        found = history.count(Query(since=BEGAN + SECOND, until=BEGAN + 20 * SECOND), 5 * SECOND)
+        errors = history.count(Query(level="error"), 10 * SECOND)
 
-    assert (found.since, found.width) == (BEGAN, 5 * SECOND)
-    assert found.counts == (
-        {"info": 1, "error": 1, "warning": 1},
-        {"": 1, "error": 1},
-        {},
-        {"error": 1},
-    )
-    assert [one["error"] for one in errors.counts] == [2, 1]
-    assert errors.since == BEGAN
+    assert found == {
+        (BEGAN, "warning"): 1,
+        (BEGAN + 5 * SECOND, ""): 1,
+        (BEGAN + 5 * SECOND, "error"): 1,
+        (BEGAN + 15 * SECOND, "error"): 1,
+    }
+    assert errors == {(BEGAN, "error"): 2, (BEGAN + 10 * SECOND, "error"): 1}
 
 
 def test_statistics_that_are_cut_to_milliseconds_hide_no_line(written: Written) -> None:
@@ -246,7 +310,7 @@ def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
 def test_closing_ends_a_search_in_another_thread(written: Written) -> None:
     def search(history: History, began: Event) -> None:
         for _ in range(10_000):
-            history.count(Query(), 10)
+            history.count(Query(), SECOND)
             began.set()
 
     written.add(numbered("web01", 0, *range(20_000)))
@@ -268,7 +332,7 @@ def test_a_search_that_is_cancelled_or_takes_too_long_ends(written: Written) -> 
         with pytest.raises(Cancelled):
             list(lines)
         with pytest.raises(Cancelled):
-            history.count(Query(), 1)
+            history.count(Query(), SECOND)
         assert len(list(other.find(Query()))) == 5000
     with written.open(seconds=0.001) as late, pytest.raises(OperatorError, match="took over"):
         _search_for_ever(late)
