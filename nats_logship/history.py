@@ -16,7 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from threading import Lock, Timer
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
+from nats_logship.table_pieces import IS_CUT, show_rows, show_whole
 from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition, order_by
 
 __all__ = [
@@ -36,12 +37,15 @@ __all__ = [
     "Query",
     "SearchLimits",
     "SearchProgress",
+    "by_record",
 ]
 
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
 _AGAIN = 0.05  # seconds until a call is interrupted again
+_REST = 300 * 10**6  # microseconds: so much later may the rest of a record be stored
 _RECORD = "stream, sequence, file, record"
+_HAS_RECORDS = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
 Result = TypeVar("Result")
 
 
@@ -79,6 +83,7 @@ class History:
         self.progress = SearchProgress()
         """How far the search is."""
         self._version, self._limits = version, limits
+        self._whole = set[str]()  # paths of files that have all of their lines and records
         self._ended_by: Exception | None = None
         self._in_call = Lock()
         settings: dict[str, str | bool | int | float | list[str]] = {
@@ -193,14 +198,10 @@ class History:
         Lines without a level have the level "". Raises as `find`.
         """
         files, counts = self._choose(query), Counter[tuple[int, str]]()
-        condition, values = make_condition(query)
-        sql = (
-            "SELECT epoch_us(time) // ? * ?, coalesce(level, ''), count(*) FROM lines "
-            f"WHERE {condition} GROUP BY ALL"
-        )
+        columns = f"epoch_us(time) // {step // 1000} * {step}, coalesce(level, ''), count(*)"
         with self._searching(files):
             for some in _pack(_sort(files, Order.NEWEST)):
-                for time, level, number in self._ask(sql, [step // 1000, step, *values], some):
+                for time, level, number in self._select(columns, some, query, "GROUP BY ALL"):
                     counts[time, level] += number
                 self._note(some, Order.NEWEST)
         return counts
@@ -247,17 +248,19 @@ class History:
             files, sides = [one for one in files if one.begins <= time], ("<=", "<")
         else:
             files, sides = [one for one in files if one.ends >= time], (">=", ">=")
+        scope = "host = ? AND coalesce(file, '') = ?", [line.host, line.file]
         sql = (
-            f"SELECT {COLUMNS} FROM lines WHERE host = ? AND coalesce(file, '') = ? "
-            f"AND time {sides[0]} ? AND (epoch_us(time), stream, sequence, pos) {sides[1]} "
-            f"(?, ?, ?, ?) {order_by(order)} LIMIT {most}"
+            f"SELECT {COLUMNS} FROM lines WHERE {scope[0]} AND time {sides[0]} ? "
+            f"AND (epoch_us(time), stream, sequence, head, pos) {sides[1]} (?, ?, ?, ?, ?) "
+            f"{order_by(order)} LIMIT {most}"
         )
-        values = [line.host, line.file, to_datetime(line.time), time, *key]
+        values = [*scope[1], to_datetime(line.time), time, *key]
         found: list[Line] = []
         for some in _pack(_sort(files, order)):
             if _is_complete(found, most, some[0], order):
                 break
-            found += map(Line._make, self._ask(sql, values, some))
+            self._show_whole(some, scope)
+            found += map(Line._make, self._fetch(sql, values))
             found = sorted(found, key=lambda one: one.order, reverse=order is Order.NEWEST)[:most]
         return found
 
@@ -265,23 +268,28 @@ class History:
         self, files: Sequence[TableFile], query: Query, limit: str, order: Order
     ) -> Iterator[Line]:
         """Yield the lines of some files in order, records whole."""
+        found = self._select(COLUMNS, files, query, order_by(order), limit)
+        yield from map(Line._make, found)
+
+    def _select(
+        self, columns: str, files: Sequence[TableFile], query: Query, by: str, limit: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield columns of the lines of some files that are wanted: of whole records."""
+        self._show_whole(files, make_condition(replace(query, match="", level="")))
         condition, values = make_condition(query)
-        by = order_by(order)
-        sql = f"SELECT {COLUMNS} FROM lines WHERE {condition} {by} {limit}"
-        if (query.match or query.level) and self._have_records(files):
+        sql = f"SELECT {columns} FROM lines WHERE {condition} {by} {limit}"
+        if (query.match or query.level or limit) and any(self._fetch(_HAS_RECORDS)):
+            firsts = ", ".join(f"min(lines.{name}) AS {name}" for name in ("time", "head", "pos"))
+            first_ones = f"{by} {limit}" if limit else ""
             sql = (
-                f"WITH hits AS (SELECT {_RECORD}, min(lines.time) AS time, min(pos) AS pos "
-                f"FROM lines WHERE {condition} GROUP BY {_RECORD} {by} {limit}) "
-                f"SELECT {COLUMNS} FROM lines WHERE EXISTS (FROM hits WHERE "
+                f"WITH hits AS (SELECT {_RECORD}, {firsts} "
+                f"FROM lines WHERE {condition} GROUP BY {_RECORD} {first_ones}) "
+                f"SELECT {columns} FROM lines WHERE EXISTS (FROM hits WHERE "
                 "hits.stream = lines.stream AND hits.sequence = lines.sequence AND "
                 "hits.file IS NOT DISTINCT FROM lines.file AND "
                 f"hits.record IS NOT DISTINCT FROM lines.record) {by}"
             )
-        yield from map(Line._make, self._ask(sql, values, files))
-
-    def _have_records(self, files: Sequence[TableFile]) -> bool:
-        sql = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
-        return any(self._ask(sql, [], files))
+        yield from self._fetch(sql, values)
 
     def _choose(self, query: Query) -> list[TableFile]:
         since, until = query.since or 0, 2**63 if query.until is None else query.until
@@ -297,10 +305,38 @@ class History:
         self, sql: str, values: Sequence[Any], files: Sequence[TableFile]
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, for which `lines` are those of some files."""
-        if not files:
-            return
-        self._call(self._version.show, self._duckdb, files)
-        answer = self._call(self._duckdb.execute, sql, values)
+        if files:
+            self._call(self._version.show, self._duckdb, "own", files)
+            show_rows(self._execute)
+            yield from self._fetch(sql, values)
+
+    def _show_whole(self, files: Sequence[TableFile], scope: tuple[str, list[Any]]) -> None:
+        """Have `lines` be those of some files within a condition, each line and record whole."""
+        begins, ends = min(one.begins for one in files), max(one.ends for one in files)
+        low, high = min(one.hosts[0] for one in files), max(one.hosts[1] for one in files)
+        nearby = [
+            one
+            for one in self._version.files
+            if one.ends >= begins - _REST
+            and one.begins <= ends + _REST
+            and one.hosts[0] <= high
+            and one.hosts[1] >= low
+        ]
+        self._call(self._version.show, self._duckdb, "own", files)
+        if unknown := [one for one in nearby if one.path not in self._whole]:
+            self._call(self._version.show, self._duckdb, "nearby", unknown)
+            if any(self._fetch(IS_CUT)):
+                self._call(self._version.show, self._duckdb, "nearby", nearby)
+                show_whole(self._execute, *scope)
+                return
+            self._whole.update(one.path for one in unknown)
+        show_rows(self._execute)
+
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self._call(self._duckdb.execute, sql, values)
+
+    def _fetch(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        answer = self._execute(sql, values)
         while rows := self._call(answer.fetchmany, _FETCHED):
             self._raise_end()
             yield from rows
@@ -401,7 +437,7 @@ def _in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[TableFi
 
 def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
     """Whether no line of a file, or of those after it, belongs to the first lines found."""
-    if not found or len(list(_by_record(found))) < limit:
+    if not found or len(list(by_record(found))) < limit:
         return False
     last = found[-1].time // 1000
     return following.ends < last if order is Order.NEWEST else following.begins > last
@@ -410,9 +446,10 @@ def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order:
 def _cut(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
     """Return the first lines in order: so many records, where a line alone is one."""
     found = sorted(lines, key=lambda one: one.order, reverse=order is Order.NEWEST)
-    return [line for record in islice(_by_record(found), limit) for line in record]
+    return [line for record in islice(by_record(found), limit) for line in record]
 
 
-def _by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    for _, record in groupby(lines, lambda one: (*one.order[:3], one.file, one.record)):
+def by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines of each record, of lines in order; a line alone is one."""
+    for _, record in groupby(lines, lambda one: (one.stream, one.sequence, one.file, one.record)):
         yield list(record)

@@ -99,9 +99,9 @@ class TableVersion:
         found: int | None = self.table.transaction_version(f"logship/{stream}/{created}")
         return found
 
-    def show(self, database: Any, files: Iterable[TableFile]) -> None:
-        """Have `lines` of a connection of DuckDB be the rows of some files, at least one."""
-        paths, rows = [one.path for one in files], "stored"
+    def show(self, database: Any, name: str, files: Iterable[TableFile]) -> None:
+        """Have a view of a connection of DuckDB be the rows of some files, at least one."""
+        paths, rows = [one.path for one in files], f"stored_{name}"
         if "://" not in self.root and not _GLOB.search(self.root):
             names = (f"{self.root}/{path}".replace("'", "''") for path in paths)
             rows = "read_parquet([" + ", ".join(f"'{name}'" for name in names) + "])"
@@ -112,7 +112,7 @@ class TableVersion:
 
             stored = PyFileSystem(DeltaStorageHandler(self.table.table_uri, dict(self.options)))
             database.register(rows, datasets.dataset(paths, format="parquet", filesystem=stored))
-        database.execute(f"CREATE OR REPLACE TEMP VIEW lines AS FROM {rows} WHERE {_IS_LINE}")
+        database.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM {rows} WHERE {_IS_LINE}")
 
 
 def require_libraries() -> None:

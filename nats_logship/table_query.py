@@ -17,9 +17,7 @@ COLUMNS = (
 )
 """The columns of `Line`."""
 
-_GLOB = re.compile(r"\[(?P<not>!?+)(?P<set>\]?+[^]]*)\]|.", re.DOTALL)
-_WILD = re.compile(r"[*?\[]")
-_RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
+_GLOB = re.compile(r"(?P<set>\[!?+\]?+[^]]*\])|[\[\\]")
 
 
 class Order(Enum):
@@ -73,9 +71,10 @@ class Line(NamedTuple):
     record: int | None = None
 
     @property
-    def order(self) -> tuple[int, str, int, int]:
-        """By this lines are ordered: the time in microseconds, then the key."""
-        return self.time // 1000, self.stream, self.sequence, self.pos
+    def order(self) -> tuple[int, str, int, int, int]:
+        """By this lines are ordered: the time in microseconds, then the key of the record."""
+        head = self.pos if self.record is None else self.record
+        return self.time // 1000, self.stream, self.sequence, head, self.pos
 
 
 def make_condition(query: Query) -> tuple[str, list[Any]]:
@@ -89,16 +88,13 @@ def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
     """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
     match = _as_text(query.match)
-    texts = "regexp_extract(file, '[^/]*$')", "file"
+    of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
     levels = levels_from(query.level) if query.level else ()
     for part, values in (
         ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
         ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
-        (_any_of(_compare("host", glob) for glob in hosts), [*map(_translate, hosts)]),
-        (
-            _any_of(_compare(texts["/" in glob], glob) for glob in files),
-            [*map(_translate, files)],
-        ),
+        (_any_of("host GLOB ?" for _ in hosts), [*map(_translate, hosts)]),
+        (_any_of(of_path["/" in glob] for glob in files), [*map(_translate, files)]),
         (
             _any_of("stream = ? AND sequence >= ?" for _ in query.following),
             [value for pair in query.following for value in pair],
@@ -114,31 +110,9 @@ def _any_of(parts: Iterable[str]) -> str:
     return " OR ".join(parts)
 
 
-def _compare(column: str, glob: str) -> str:
-    return f"regexp_full_match({column}, ?)" if _WILD.search(glob) else f"{column} = ?"
-
-
 def _translate(glob: str) -> str:
-    """Return the expression of RE2 for what `fnmatch` finds by a glob; a name as it is."""
-    text = _as_text(glob)
-    return "(?s)" + _GLOB.sub(_translate_part, text) if _WILD.search(text) else text
-
-
-def _translate_part(part: re.Match[str]) -> str:
-    if part[0] in {"*", "?"}:
-        return ".*" if part[0] == "*" else "."
-    if part["set"] is None:
-        return _escape(part[0])
-    ranges = (found.groups() for found in _RANGE.finditer(part["set"]))
-    bounds = ((low or alone, high or alone) for low, high, alone in ranges)
-    found = "".join(f"{_escape(low)}-{_escape(high)}" for low, high in bounds if low <= high)
-    if not found:
-        return "." if part["not"] else r"[^\x{0}-\x{10FFFF}]"
-    return f"[{'^' if part['not'] else ''}{found}]"
-
-
-def _escape(letter: str) -> str:
-    return f"\\x{{{ord(letter):x}}}"
+    """Return the glob of DuckDB for what `fnmatch` finds: there a backslash is a letter."""
+    return _GLOB.sub(lambda part: part["set"] or f"\\{part[0]}", _as_text(glob))
 
 
 def _as_text(value: str) -> str:
@@ -149,5 +123,5 @@ def _as_text(value: str) -> str:
 def order_by(order: Order) -> str:
     """Return the clause of SQL that sorts lines."""
     return "ORDER BY " + ", ".join(
-        f"{name} {order.value}" for name in ("time", "stream", "sequence", "pos")
+        f"{name} {order.value}" for name in ("time", "stream", "sequence", "head", "pos")
     )

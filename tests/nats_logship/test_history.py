@@ -25,6 +25,7 @@ from receiver.table.parquet import write_tables
 
 SECOND = 10**9
 BEGAN = 1_795_000_000 * SECOND  # 2026-11-18 11:06:40 UTC
+START = "start:^[0-9]"
 STREAM = "LOGS/2026-11-18T00:00:00Z"
 
 
@@ -42,7 +43,15 @@ class Written:
         made = []
         for host, file, seconds, lines in parts:
             stored_at = int(BEGAN + seconds * SECOND)
-            of = host, file, self.next, stored_at, 0, lines, lines.count(b"\n")
+            of = (
+                host,
+                file,
+                self.next,
+                stored_at,
+                0,
+                lines,
+                lines.count(b"\n") + (lines[-1:] != b"\n"),
+            )
             made.append(SectionLines(*of, records))
             self.next += 1
         made.sort(key=lambda part: part.host)
@@ -227,6 +236,71 @@ def test_records_are_found_and_counted_whole(written: Written) -> None:
     assert written.find(Query(match="at b"), limit=1) == second
     assert written.find(Query(match="at b"), 1, Order.NEWEST) == second[::-1]
     assert written.find(Query(match="rest|3")) == [b" rest", b"3 c"] * 2
+
+
+@pytest.mark.parametrize("are_apart", [False, True], ids=["one file", "a file for each"])
+@pytest.mark.parametrize(
+    ("pieces", "records", "match", "shown"),
+    [
+        ([b"1 a\n2 b\n", b" x\n", b" at\n3 c\n"], START, "x", b"2 b\n x\n at\n"),
+        ([b"1 a\n a", b"t x\n2 b\n"], START, "at", b"1 a\n at x\n"),
+        ([b"1 a\n2", b" \xc3", b"\xbc\n \xff\n3 c\n"], START, "2 ü$", b"2 \xc3\xbc\n \xff\n"),
+        ([b"a\nb", b"c a", b"t d\ne\n"], "", "bc", b"bc at d\n"),
+        ([b"1 a\n2", b" b"], START, "2 b", b"2 b\n"),
+    ],
+    ids=["records", "inside a line", "inside a letter", "a line", "no end"],
+)
+def test_lines_and_records_are_whole_whose_pieces_are_in_several_messages(
+    written: Written,
+    pieces: list[bytes],
+    records: str,
+    match: str,
+    shown: bytes,
+    *,
+    are_apart: bool,
+) -> None:
+    made = [("web01", "/a", 2 * number, lines) for number, lines in enumerate(pieces)]
+    made.insert(1, ("web01", "/b", 1, b"1 b\n"))
+    for some in [[one] for one in made] if are_apart else [made]:
+        written.add(*some, records=records)
+
+    lines = shown.splitlines()
+    text = b"".join(pieces)
+    query = Query(LineSelection(files=("a",)))
+    assert written.find(query) == text.splitlines()
+    assert written.find(query, order=Order.NEWEST) == text.splitlines()[::-1]
+    hits = replace(query, match=match)
+    assert written.find(hits) == written.find(hits, limit=1) == lines
+    assert written.find(hits, 1, Order.NEWEST) == lines[::-1]
+    assert written.find(query, 9, Order.NEWEST) == text.splitlines()[::-1]
+    with written.open() as history:
+        assert history.count(hits, SECOND).total() == len(lines)
+        found = [*history.find(hits, order=Order.OLDEST)]
+        first = found[0]
+        assert [one.order[:-1] for one in found] == [first.order[:-1]] * len(found)
+        assert [one.pos - first.pos for one in found] == [*range(len(found))]
+        assert history.get(first.stream, first.sequence, first.pos) is not None
+        around = history.around(first, 9, 9)
+        assert [one.line for one in around] == text.splitlines()
+        assert [one.is_piece for one in around][:-1] == [False] * (len(around) - 1)
+    later = Query(LineSelection(files=("a",)), since=BEGAN + 2 * SECOND)
+    assert written.find(later) == b"".join(pieces[1:]).splitlines()  # as in the stream
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_the_first_lines_that_are_found_are_whole_records(written: Written, order: Order) -> None:
+    written.add(("web01", "a", 1, b"1 a\n at a\n2 b\n at b\n"), records=START)
+
+    found = written.find(limit=1, order=order)
+    assert found == ([b"1 a", b" at a"] if order is Order.OLDEST else [b" at b", b"2 b"])
+
+
+def test_a_line_that_has_no_end_is_found_in_parts(written: Written) -> None:
+    written.add(*(("web01", "a", number, b"%d " % number) for number in range(40)))
+
+    found = written.find()
+    assert b"".join(found) == b"".join(b"%d " % number for number in range(40))
+    assert len(found) < 5
 
 
 def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) -> None:
