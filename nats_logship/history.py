@@ -12,7 +12,9 @@ nanoseconds since the epoch; a table has them in microseconds.
 """
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +42,8 @@ __all__ = [
     "by_record",
 ]
 
+FOLDER = "logship-search-"
+"""Folders of what memory cannot hold begin with it, then the process id."""
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
 _AGAIN = 0.05  # seconds until a call is interrupted again
@@ -86,9 +90,11 @@ class History:
         self._whole = set[str]()  # paths of files that have all of their lines and records
         self._ended_by: Exception | None = None
         self._in_call = Lock()
+        folder = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
+        self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{limits.memory}B",
-            "temp_directory": f"{tempfile.gettempdir()}/logship-search-{os.getpid()}",
+            "temp_directory": folder,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
@@ -126,6 +132,7 @@ class History:
             self._duckdb.interrupt()  # it may have begun after the first one
         try:
             self._duckdb.close()
+            self._remove_folder()
         finally:
             self._in_call.release()
 

@@ -1,6 +1,7 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
 import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -105,6 +106,22 @@ def test_a_folder_whose_name_delta_rs_reads_as_another_is_refused(tmp_path: Path
 
     with pytest.raises(OperatorError, match="%20 in the name of a folder"):
         History.open(str(tmp_path / "a%20b"))
+
+
+def test_each_search_has_a_private_folder_for_what_memory_cannot_hold(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.add(numbered("web01", 1, 1))
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    with written.open() as history, history.another():
+        assert [one.stat().st_mode & 0o777 for one in folder.iterdir()] == [0o700] * 2
+        forgotten = written.open()
+    assert len(list(folder.iterdir())) == 1
+    del forgotten
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("column", ["time", "host", "stream", "sequence", "pos", "line", "piece"])
