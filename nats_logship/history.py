@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
 from threading import Lock, Timer
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +29,14 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
 from nats_logship.table_pieces import IS_CUT, show_rows, show_whole
 from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition, order_by
+from nats_logship.table_steps import (
+    by_record,
+    cut_records,
+    is_complete,
+    pack,
+    pack_in_order,
+    sort_files,
+)
 
 __all__ = [
     "Cancelled",
@@ -44,7 +51,6 @@ __all__ = [
 
 FOLDER = "logship-search-"
 """Folders of what memory cannot hold begin with it, then the process id."""
-_STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
 _AGAIN = 0.05  # seconds until a call is interrupted again
 _REST = 300 * 10**6  # microseconds: so much later may the rest of a record be stored
@@ -177,7 +183,7 @@ class History:
         sql = f"SELECT min(sequence) FROM lines WHERE {is_known}"
         values = [value for pair in known.items() for value in pair]
         with self._searching(files):
-            for some in _pack(_sort(files, Order.OLDEST)):
+            for some in pack(sort_files(files, Order.OLDEST)):
                 for (found,) in self._ask(sql, values, some):
                     if found is not None:
                         return int(found)
@@ -195,7 +201,7 @@ class History:
             if limit is not None:
                 yield from self._find_first(files, query, limit, order)
                 return
-            for some in _in_order(files, order):
+            for some in pack_in_order(files, order):
                 yield from self._search(some, query, "", order)
                 self._note(some, order)
 
@@ -207,7 +213,7 @@ class History:
         files, counts = self._choose(query), Counter[tuple[int, str]]()
         columns = f"epoch_us(time) // {step // 1000} * {step}, coalesce(level, ''), count(*)"
         with self._searching(files):
-            for some in _pack(_sort(files, Order.NEWEST)):
+            for some in pack(sort_files(files, Order.NEWEST)):
                 for time, level, number in self._select(columns, some, query, "GROUP BY ALL"):
                     counts[time, level] += number
                 self._note(some, Order.NEWEST)
@@ -238,11 +244,11 @@ class History:
     ) -> list[Line]:
         """Return the first lines; read no file that cannot have one of them."""
         found: list[Line] = []
-        for some in _pack(_sort(files, order)):
-            if _is_complete(found, limit, some[0], order):
+        for some in pack(sort_files(files, order)):
+            if is_complete(found, limit, some[0], order):
                 break
             found += self._search(some, query, f"LIMIT {limit}", order)
-            found = _cut(found, limit, order)
+            found = cut_records(found, limit, order)
             self._note(some, order)
         return found
 
@@ -263,8 +269,8 @@ class History:
         )
         values = [*scope[1], to_datetime(line.time), time, *key]
         found: list[Line] = []
-        for some in _pack(_sort(files, order)):
-            if _is_complete(found, most, some[0], order):
+        for some in pack(sort_files(files, order)):
+            if is_complete(found, most, some[0], order):
                 break
             self._show_whole(some, scope)
             found += map(Line._make, self._fetch(sql, values))
@@ -404,59 +410,3 @@ class History:
         until = min(one.begins for one in files) if is_newest else max(one.ends for one in files)
         read = self.progress.bytes + sum(one.size for one in files)
         self.progress = self.progress._replace(bytes=read, until=until * 1000)
-
-
-def _sort(files: Iterable[TableFile], order: Order) -> list[TableFile]:
-    if order is Order.NEWEST:
-        return sorted(files, key=lambda one: one.ends, reverse=True)
-    return sorted(files, key=lambda one: one.begins)
-
-
-def _pack(files: Iterable[TableFile]) -> Iterator[list[TableFile]]:
-    """Yield files in their order, about `_STEP_BYTES` of them at a time."""
-    some, size = list[TableFile](), 0
-    for one in files:
-        if some and size + one.size > _STEP_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
-
-
-def _in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[TableFile]]:
-    """Yield files so that all lines of one list come before those of the next."""
-    some, size, reached = list[TableFile](), 0, 0
-    for one in _sort(files, order):
-        first, last = one.begins, one.ends
-        if order is Order.NEWEST:
-            first, last = -last, -first
-        if some and size + one.size > _STEP_BYTES and first > reached:
-            yield some
-            some, size = [], 0
-        reached = max(reached, last) if some else last
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
-
-
-def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
-    """Whether no line of a file, or of those after it, belongs to the first lines found."""
-    if not found or len(list(by_record(found))) < limit:
-        return False
-    last = found[-1].time // 1000
-    return following.ends < last if order is Order.NEWEST else following.begins > last
-
-
-def _cut(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
-    """Return the first lines in order: so many records, where a line alone is one."""
-    found = sorted(lines, key=lambda one: one.order, reverse=order is Order.NEWEST)
-    return [line for record in islice(by_record(found), limit) for line in record]
-
-
-def by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Yield the lines of each record, of lines in order; a line alone is one."""
-    for _, record in groupby(lines, lambda one: (one.stream, one.sequence, one.file, one.record)):
-        yield list(record)
