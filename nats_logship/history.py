@@ -12,11 +12,13 @@ nanoseconds since the epoch; a table has them in microseconds.
 """
 
 import os
+import shutil
 import tempfile
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import dataclass, replace
 from threading import Lock, Timer
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,40 +27,40 @@ from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
+from nats_logship.table_pieces import IS_CUT, show_rows, show_whole
 from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition, order_by
+from nats_logship.table_steps import (
+    by_record,
+    cut_records,
+    is_complete,
+    pack,
+    pack_in_order,
+    sort_files,
+)
 
 __all__ = [
     "Cancelled",
-    "Histogram",
     "History",
     "Line",
     "Order",
     "Query",
     "SearchLimits",
     "SearchProgress",
+    "by_record",
 ]
 
-_STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
+FOLDER = "logship-search-"
+"""Folders of what memory cannot hold begin with it, then the process id."""
 _FETCHED = 2000  # rows at a time
 _AGAIN = 0.05  # seconds until a call is interrupted again
+_REST = 300 * 10**6  # microseconds: so much later may the rest of a record be stored
 _RECORD = "stream, sequence, file, record"
+_HAS_RECORDS = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
 Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
     """`History.cancel` was called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """The number of lines of each level in each bucket; the first bucket begins at `since`.
-
-    Buckets are `width` nanoseconds long. Lines without a level have the level "".
-    """
-
-    since: int
-    width: int
-    counts: tuple[Mapping[str, int], ...]
 
 
 class SearchProgress(NamedTuple):
@@ -91,11 +93,14 @@ class History:
         self.progress = SearchProgress()
         """How far the search is."""
         self._version, self._limits = version, limits
+        self._whole = set[str]()  # paths of files that have all of their lines and records
         self._ended_by: Exception | None = None
         self._in_call = Lock()
+        folder = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
+        self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{limits.memory}B",
-            "temp_directory": f"{tempfile.gettempdir()}/logship-search-{os.getpid()}",
+            "temp_directory": folder,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
@@ -133,6 +138,7 @@ class History:
             self._duckdb.interrupt()  # it may have begun after the first one
         try:
             self._duckdb.close()
+            self._remove_folder()
         finally:
             self._in_call.release()
 
@@ -166,12 +172,19 @@ class History:
         return state.first, max(state.first, self._first_sequence(state) or 0)
 
     def _first_sequence(self, state: StreamState) -> int | None:
-        stream = state.key
-        files = [one for one in self._version.files if one.streams[0] <= stream <= one.streams[1]]
+        shared = [(f"{state.name}/{one.created}", one.until) for one in state.ancestors]
+        known = dict([*shared, (state.key, state.until)])
+        files = [
+            one
+            for one in self._version.files
+            if any(one.streams[0] <= stream <= one.streams[1] for stream in known)
+        ]
+        is_known = " OR ".join("stream = ? AND sequence < ?" for _ in known)
+        sql = f"SELECT min(sequence) FROM lines WHERE {is_known}"
+        values = [value for pair in known.items() for value in pair]
         with self._searching(files):
-            for some in _pack(_sort(files, Order.OLDEST)):
-                sql = "SELECT min(sequence) FROM lines WHERE stream = ?"
-                for (found,) in self._ask(sql, [stream], some):
+            for some in pack(sort_files(files, Order.OLDEST)):
+                for (found,) in self._ask(sql, values, some):
                     if found is not None:
                         return int(found)
         return None
@@ -188,33 +201,23 @@ class History:
             if limit is not None:
                 yield from self._find_first(files, query, limit, order)
                 return
-            for some in _in_order(files, order):
+            for some in pack_in_order(files, order):
                 yield from self._search(some, query, "", order)
                 self._note(some, order)
 
-    def count(self, query: Query, buckets: int) -> Histogram:
-        """Count lines in so many buckets from `since` to `until`, by level. Raises as `find`.
+    def count(self, query: Query, step: int) -> Counter[tuple[int, str]]:
+        """Count lines by the multiple of `step` (nanoseconds) before them, and by level.
 
-        These are the first and the last line of the table, if the query has none.
+        Lines without a level have the level "". Raises as `find`.
         """
-        files = self._choose(query)
-        since = min((one.begins for one in files), default=0)
-        since = since if query.since is None else query.since // 1000
-        until = max((one.ends for one in files), default=since) + 1
-        until = until if query.until is None else query.until // 1000
-        width = max(1, -(-(until - since) // buckets))
-        counts: list[dict[str, int]] = [{} for _ in range(buckets)]
-        condition, values = make_condition(query)
-        sql = (
-            "SELECT (epoch_us(time) - ?) // ?, coalesce(level, ''), count(*) FROM lines "
-            f"WHERE {condition} GROUP BY ALL"
-        )
+        files, counts = self._choose(query), Counter[tuple[int, str]]()
+        columns = f"epoch_us(time) // {step // 1000} * {step}, coalesce(level, ''), count(*)"
         with self._searching(files):
-            for some in _pack(_sort(files, Order.NEWEST)):
-                for bucket, level, number in self._ask(sql, [since, width, *values], some):
-                    counts[bucket][level] = counts[bucket].get(level, 0) + number
+            for some in pack(sort_files(files, Order.NEWEST)):
+                for time, level, number in self._select(columns, some, query, "GROUP BY ALL"):
+                    counts[time, level] += number
                 self._note(some, Order.NEWEST)
-        return Histogram(since * 1000, width * 1000, tuple(counts))
+        return counts
 
     def around(self, line: Line, before: int, after: int) -> list[Line]:
         """Return a line with those before and after it in its host and file. Raises as `find`.
@@ -241,11 +244,11 @@ class History:
     ) -> list[Line]:
         """Return the first lines; read no file that cannot have one of them."""
         found: list[Line] = []
-        for some in _pack(_sort(files, order)):
-            if _is_complete(found, limit, some[0], order):
+        for some in pack(sort_files(files, order)):
+            if is_complete(found, limit, some[0], order):
                 break
             found += self._search(some, query, f"LIMIT {limit}", order)
-            found = _cut(found, limit, order)
+            found = cut_records(found, limit, order)
             self._note(some, order)
         return found
 
@@ -258,17 +261,19 @@ class History:
             files, sides = [one for one in files if one.begins <= time], ("<=", "<")
         else:
             files, sides = [one for one in files if one.ends >= time], (">=", ">=")
+        scope = "host = ? AND coalesce(file, '') = ?", [line.host, line.file]
         sql = (
-            f"SELECT {COLUMNS} FROM lines WHERE host = ? AND coalesce(file, '') = ? "
-            f"AND time {sides[0]} ? AND (epoch_us(time), stream, sequence, pos) {sides[1]} "
-            f"(?, ?, ?, ?) {order_by(order)} LIMIT {most}"
+            f"SELECT {COLUMNS} FROM lines WHERE {scope[0]} AND time {sides[0]} ? "
+            f"AND (epoch_us(time), stream, sequence, head, pos) {sides[1]} (?, ?, ?, ?, ?) "
+            f"{order_by(order)} LIMIT {most}"
         )
-        values = [line.host, line.file, to_datetime(line.time), time, *key]
+        values = [*scope[1], to_datetime(line.time), time, *key]
         found: list[Line] = []
-        for some in _pack(_sort(files, order)):
-            if _is_complete(found, most, some[0], order):
+        for some in pack(sort_files(files, order)):
+            if is_complete(found, most, some[0], order):
                 break
-            found += map(Line._make, self._ask(sql, values, some))
+            self._show_whole(some, scope)
+            found += map(Line._make, self._fetch(sql, values))
             found = sorted(found, key=lambda one: one.order, reverse=order is Order.NEWEST)[:most]
         return found
 
@@ -276,23 +281,28 @@ class History:
         self, files: Sequence[TableFile], query: Query, limit: str, order: Order
     ) -> Iterator[Line]:
         """Yield the lines of some files in order, records whole."""
+        found = self._select(COLUMNS, files, query, order_by(order), limit)
+        yield from map(Line._make, found)
+
+    def _select(
+        self, columns: str, files: Sequence[TableFile], query: Query, by: str, limit: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield columns of the lines of some files that are wanted: of whole records."""
+        self._show_whole(files, make_condition(replace(query, match="", level="")))
         condition, values = make_condition(query)
-        by = order_by(order)
-        sql = f"SELECT {COLUMNS} FROM lines WHERE {condition} {by} {limit}"
-        if (query.match or query.level) and self._have_records(files):
+        sql = f"SELECT {columns} FROM lines WHERE {condition} {by} {limit}"
+        if (query.match or query.level or limit) and any(self._fetch(_HAS_RECORDS)):
+            firsts = ", ".join(f"min(lines.{name}) AS {name}" for name in ("time", "head", "pos"))
+            first_ones = f"{by} {limit}" if limit else ""
             sql = (
-                f"WITH hits AS (SELECT {_RECORD}, min(lines.time) AS time, min(pos) AS pos "
-                f"FROM lines WHERE {condition} GROUP BY {_RECORD} {by} {limit}) "
-                f"SELECT {COLUMNS} FROM lines WHERE EXISTS (FROM hits WHERE "
+                f"WITH hits AS (SELECT {_RECORD}, {firsts} "
+                f"FROM lines WHERE {condition} GROUP BY {_RECORD} {first_ones}) "
+                f"SELECT {columns} FROM lines WHERE EXISTS (FROM hits WHERE "
                 "hits.stream = lines.stream AND hits.sequence = lines.sequence AND "
                 "hits.file IS NOT DISTINCT FROM lines.file AND "
                 f"hits.record IS NOT DISTINCT FROM lines.record) {by}"
             )
-        yield from map(Line._make, self._ask(sql, values, files))
-
-    def _have_records(self, files: Sequence[TableFile]) -> bool:
-        sql = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
-        return any(self._ask(sql, [], files))
+        yield from self._fetch(sql, values)
 
     def _choose(self, query: Query) -> list[TableFile]:
         since, until = query.since or 0, 2**63 if query.until is None else query.until
@@ -308,10 +318,38 @@ class History:
         self, sql: str, values: Sequence[Any], files: Sequence[TableFile]
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, for which `lines` are those of some files."""
-        if not files:
-            return
-        self._call(self._version.show, self._duckdb, files)
-        answer = self._call(self._duckdb.execute, sql, values)
+        if files:
+            self._call(self._version.show, self._duckdb, "own", files)
+            show_rows(self._execute)
+            yield from self._fetch(sql, values)
+
+    def _show_whole(self, files: Sequence[TableFile], scope: tuple[str, list[Any]]) -> None:
+        """Have `lines` be those of some files within a condition, each line and record whole."""
+        begins, ends = min(one.begins for one in files), max(one.ends for one in files)
+        low, high = min(one.hosts[0] for one in files), max(one.hosts[1] for one in files)
+        nearby = [
+            one
+            for one in self._version.files
+            if one.ends >= begins - _REST
+            and one.begins <= ends + _REST
+            and one.hosts[0] <= high
+            and one.hosts[1] >= low
+        ]
+        self._call(self._version.show, self._duckdb, "own", files)
+        if unknown := [one for one in nearby if one.path not in self._whole]:
+            self._call(self._version.show, self._duckdb, "nearby", unknown)
+            if any(self._fetch(IS_CUT)):
+                self._call(self._version.show, self._duckdb, "nearby", nearby)
+                show_whole(self._execute, *scope)
+                return
+            self._whole.update(one.path for one in unknown)
+        show_rows(self._execute)
+
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self._call(self._duckdb.execute, sql, values)
+
+    def _fetch(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        answer = self._execute(sql, values)
         while rows := self._call(answer.fetchmany, _FETCHED):
             self._raise_end()
             yield from rows
@@ -338,6 +376,8 @@ class History:
             raise
         except duckdb.OutOfMemoryException:
             raise OperatorError(f"the search takes over {memory} of memory: ask for less") from None
+        except duckdb.InvalidInputException as error:
+            raise OperatorError(f"the table cannot be searched: {error}") from None
         except (duckdb.IOException, OSError) as error:
             reason = " ".join(str(error).split())[:300]
             raise OperatorError(
@@ -370,58 +410,3 @@ class History:
         until = min(one.begins for one in files) if is_newest else max(one.ends for one in files)
         read = self.progress.bytes + sum(one.size for one in files)
         self.progress = self.progress._replace(bytes=read, until=until * 1000)
-
-
-def _sort(files: Iterable[TableFile], order: Order) -> list[TableFile]:
-    if order is Order.NEWEST:
-        return sorted(files, key=lambda one: one.ends, reverse=True)
-    return sorted(files, key=lambda one: one.begins)
-
-
-def _pack(files: Iterable[TableFile]) -> Iterator[list[TableFile]]:
-    """Yield files in their order, about `_STEP_BYTES` of them at a time."""
-    some, size = list[TableFile](), 0
-    for one in files:
-        if some and size + one.size > _STEP_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
-
-
-def _in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[TableFile]]:
-    """Yield files so that all lines of one list come before those of the next."""
-    some, size, reached = list[TableFile](), 0, 0
-    for one in _sort(files, order):
-        first, last = one.begins, one.ends
-        if order is Order.NEWEST:
-            first, last = -last, -first
-        if some and size + one.size > _STEP_BYTES and first > reached:
-            yield some
-            some, size = [], 0
-        reached = max(reached, last) if some else last
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
-
-
-def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
-    """Whether no line of a file, or of those after it, belongs to the first lines found."""
-    if not found or len(list(_by_record(found))) < limit:
-        return False
-    last = found[-1].time // 1000
-    return following.ends < last if order is Order.NEWEST else following.begins > last
-
-
-def _cut(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
-    """Return the first lines in order: so many records, where a line alone is one."""
-    found = sorted(lines, key=lambda one: one.order, reverse=order is Order.NEWEST)
-    return [line for record in islice(_by_record(found), limit) for line in record]
-
-
-def _by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    for _, record in groupby(lines, lambda one: (*one.order[:3], one.file, one.record)):
-        yield list(record)

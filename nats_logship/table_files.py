@@ -15,12 +15,26 @@ from nats_logship.app.text import flatten_error
 
 _GLOB = re.compile(r"[*?\[]")
 _OF_STORE = re.compile(r"Generic \w+ error|lacked the necessary privileges|not authenticated")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _LAST = "\U0010ffff"  # above all letters
-_FILES = """
-SELECT path, size_bytes, epoch_us("min.time"), epoch_us("max.time"),
-  "min.host", "max.host", "min.stream", "max.stream", "min.sequence", "max.sequence"
-FROM actions
+_FILES = f"""
+WITH bounds AS (
+  SELECT unnest(NULL::STRUCT("min.time" TIMESTAMPTZ, "max.time" TIMESTAMPTZ, "min.host" TEXT,
+    "max.host" TEXT, "min.stream" TEXT, "max.stream" TEXT, "min.sequence" INT8,
+    "max.sequence" INT8)) WHERE false
+  UNION ALL BY NAME FROM actions)
+SELECT path, size_bytes, coalesce(epoch_us("min.time"), 0),
+  epoch_us(coalesce("max.time", TIMESTAMPTZ '9999-12-31')) // 1000 * 1000 + 999,
+  coalesce("min.host", ''), coalesce("max.host", '{_LAST}'),
+  coalesce("min.stream", ''), coalesce("max.stream", '{_LAST}'),
+  coalesce("min.sequence", 0), coalesce("max.sequence", {2**63 - 1})
+FROM bounds
 """
+"""Bounds of other programs' files may be unknown, and their times are cut to milliseconds."""
+_IS_LINE = " AND ".join(
+    f"{name} IS NOT NULL" for name in ("time", "host", "stream", "sequence", "pos")
+)
+"""Rows of other programs may lack what every line has."""
 
 
 class TableFile(NamedTuple):
@@ -52,8 +66,9 @@ def explain(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A version of a table: delta-rs' handle of its lines, and their files."""
+    """A version of a table: delta-rs' handle of its lines in `root`, and their files."""
 
+    root: str
     table: Any
     options: Mapping[str, str]
     files: tuple[TableFile, ...]
@@ -68,9 +83,14 @@ class TableVersion:
         root = f"{address.removeprefix('file://').rstrip('/')}/lines"
         if "://" not in root and not Path(root).is_dir():
             raise OperatorError(f"there is no table in {address}; check --table")
+        if "://" not in root and (escape := _ESCAPE.search(str(Path(root).absolute()))):
+            raise OperatorError(
+                f"cannot read the table {address}: {escape[0]} in the name of a folder is another "
+                "letter for delta-rs; rename the folder"
+            )
         try:
             table = DeltaTable(root, storage_options=dict(options))
-            return cls(table, options, tuple(_list_files(table)))
+            return cls(root, table, options, tuple(_list_files(table)))
         except (DeltaError, OSError, ValueError) as error:
             raise OperatorError(f"cannot read the table {address}: {explain(error)}") from None
 
@@ -79,20 +99,20 @@ class TableVersion:
         found: int | None = self.table.transaction_version(f"logship/{stream}/{created}")
         return found
 
-    def show(self, database: Any, files: Iterable[TableFile]) -> None:
-        """Have `lines` of a connection of DuckDB be the rows of some files, at least one."""
-        folder = self.table.table_uri.removeprefix("file://").rstrip("/")
-        paths = [one.path for one in files]
-        if "://" not in folder and not _GLOB.search(folder):
-            names = ", ".join("'" + f"{folder}/{path}".replace("'", "''") + "'" for path in paths)
-            database.execute(f"CREATE OR REPLACE TEMP VIEW lines AS FROM read_parquet([{names}])")
-            return
-        import pyarrow.dataset as datasets
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
+    def show(self, database: Any, name: str, files: Iterable[TableFile]) -> None:
+        """Have a view of a connection of DuckDB be the rows of some files, at least one."""
+        paths, rows = [one.path for one in files], f"stored_{name}"
+        if "://" not in self.root and not _GLOB.search(self.root):
+            names = (f"{self.root}/{path}".replace("'", "''") for path in paths)
+            rows = "read_parquet([" + ", ".join(f"'{name}'" for name in names) + "])"
+        else:
+            import pyarrow.dataset as datasets
+            from deltalake.fs import DeltaStorageHandler
+            from pyarrow.fs import PyFileSystem
 
-        stored = PyFileSystem(DeltaStorageHandler(self.table.table_uri, dict(self.options)))
-        database.register("lines", datasets.dataset(paths, format="parquet", filesystem=stored))
+            stored = PyFileSystem(DeltaStorageHandler(self.table.table_uri, dict(self.options)))
+            database.register(rows, datasets.dataset(paths, format="parquet", filesystem=stored))
+        database.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM {rows} WHERE {_IS_LINE}")
 
 
 def require_libraries() -> None:

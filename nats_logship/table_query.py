@@ -1,5 +1,6 @@
 """What is asked of a table: the lines that are wanted, their order, and the conditions in SQL."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,9 +13,11 @@ from nats_logship.wire.levels import levels_from
 
 COLUMNS = (
     "epoch_us(time) * 1000, host, coalesce(file, ''), stream, sequence, pos, "
-    "coalesce(raw, encode(line)), coalesce(level, ''), piece, record"
+    "coalesce(raw, encode(line), ''::BLOB), coalesce(level, ''), coalesce(piece, false), record"
 )
 """The columns of `Line`."""
+
+_GLOB = re.compile(r"(?P<set>\[!?+\]?+[^]]*\])|[\[\\]")
 
 
 class Order(Enum):
@@ -68,9 +71,10 @@ class Line(NamedTuple):
     record: int | None = None
 
     @property
-    def order(self) -> tuple[int, str, int, int]:
-        """By this lines are ordered: the time in microseconds, then the key."""
-        return self.time // 1000, self.stream, self.sequence, self.pos
+    def order(self) -> tuple[int, str, int, int, int]:
+        """By this lines are ordered: the time in microseconds, then the key of the record."""
+        head = self.pos if self.record is None else self.record
+        return self.time // 1000, self.stream, self.sequence, head, self.pos
 
 
 def make_condition(query: Query) -> tuple[str, list[Any]]:
@@ -83,19 +87,20 @@ def make_condition(query: Query) -> tuple[str, list[Any]]:
 def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
     """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
+    match = _as_text(query.match)
     of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
     levels = levels_from(query.level) if query.level else ()
     for part, values in (
         ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
         ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
-        (_any_of("host GLOB ?" for _ in hosts), [*map(_as_text, hosts)]),
-        (_any_of(of_path["/" in glob] for glob in files), [*map(_as_text, files)]),
+        (_any_of("host GLOB ?" for _ in hosts), [*map(_translate, hosts)]),
+        (_any_of(of_path["/" in glob] for glob in files), [*map(_translate, files)]),
         (
             _any_of("stream = ? AND sequence >= ?" for _ in query.following),
             [value for pair in query.following for value in pair],
         ),
         (_any_of("level = ?" for _ in levels), [*levels]),
-        ("regexp_matches(line, ?)", [_as_text(query.match)] if query.match else []),
+        ("regexp_matches(line, ?)", [bounded_expression(match).decode()] if match else []),
     ):
         if values:
             yield part, values
@@ -103,6 +108,11 @@ def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
 
 def _any_of(parts: Iterable[str]) -> str:
     return " OR ".join(parts)
+
+
+def _translate(glob: str) -> str:
+    """Return the glob of DuckDB for what `fnmatch` finds: there a backslash is a letter."""
+    return _GLOB.sub(lambda part: part["set"] or f"\\{part[0]}", _as_text(glob))
 
 
 def _as_text(value: str) -> str:
@@ -113,5 +123,5 @@ def _as_text(value: str) -> str:
 def order_by(order: Order) -> str:
     """Return the clause of SQL that sorts lines."""
     return "ORDER BY " + ", ".join(
-        f"{name} {order.value}" for name in ("time", "stream", "sequence", "pos")
+        f"{name} {order.value}" for name in ("time", "stream", "sequence", "head", "pos")
     )

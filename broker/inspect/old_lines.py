@@ -3,12 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from itertools import groupby
 from typing import TypeVar
 
 from broker.inspect.ranges import StreamRange
 from broker.inspect.windows import WindowFound
-from nats_logship.history import History, Line, Order, Query, SearchLimits, SearchProgress
+from nats_logship.history import (
+    History,
+    Line,
+    Order,
+    Query,
+    SearchLimits,
+    SearchProgress,
+    by_record,
+)
 
 Value = TypeVar("Value")
 _LIMITS = SearchLimits(seconds=120.0, memory=256 * 1024 * 1024)
@@ -61,10 +68,10 @@ def find_in_table(history: History, query: Query, most: int, order: Order) -> Wi
 
 def join_records(lines: Iterable[Line]) -> list[Line]:
     """Return lines as pages show them: the oldest first, a record as one."""
-    ordered = sorted(lines, key=lambda one: one.order)
-    grouped = groupby(ordered, lambda one: (one.stream, one.sequence, one.file, one.record))
-    groups = (list(some) for _, some in grouped)
-    return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]
+    return [
+        some[0]._replace(line=b"\n".join(one.line for one in some), is_piece=some[-1].is_piece)
+        for some in by_record(sorted(lines, key=lambda one: one.order))
+    ]
 
 
 def find_begin(history: History) -> int | None:
@@ -73,10 +80,8 @@ def find_begin(history: History) -> int | None:
 
 
 def count_in_table(history: History, query: Query, step: int) -> WindowFound:
-    """Count the lines of a query with times in steps of so many nanoseconds."""
-    begin, end = query.since or 0, query.until or 0
-    found, result = history.count(query, max(1, -(-(end - begin) // step))), WindowFound()
-    for number, levels in enumerate(found.counts):
-        for level, lines in levels.items():
-            result.counts[begin + number * step, _SEVERITIES.get(level, 0)] += lines
+    """Count the lines of a query in steps of so many nanoseconds."""
+    result = WindowFound()
+    for (time, level), lines in history.count(query, step).items():
+        result.counts[time, _SEVERITIES.get(level, 0)] += lines
     return result

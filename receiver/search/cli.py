@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from contextlib import aclosing
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,8 +24,7 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
-from nats_logship.history import Query
-from receiver.search.files import FilesFinder
+from nats_logship.history import FOLDER, Query
 from receiver.search.find import Finder, StreamFinder, TableFinder
 from receiver.search.found import Found, Printer, SearchStatus
 from receiver.search.merge import Groups
@@ -73,6 +75,8 @@ def search(as_json: bool, **options: Any) -> None:
 
 def _end(number: int, _: object) -> None:
     """End at once: a thread may wait for a reader of standard output who reads no more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}{os.getpid()}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(128 + number)
 
 
@@ -119,6 +123,8 @@ async def _open(
         await table.open()
         return table
     if settings.output:
+        from receiver.search.files import FilesFinder  # it loads much of a receiver
+
         state = settings.state_dir or settings.output / ".logreceiver"
         stores = settings.output, state, settings.zone
         received = await asyncio.to_thread(ReceivedFiles.read, *stores)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ class Found(NamedTuple):
 
     `stream`, `sequence` and `pos` are the key of the first line; empty for received files. If it
     `begins`, lines were left out before it. `records` are the lines as they belong together; None:
-    each is alone. `record` is the `pos` of the line that begins the record, as tables have it.
+    each is alone. `record` is the `pos` of the line that begins the record, as tables have it. If
+    it `goes_on`, the rest of its last line or record is not known.
     """
 
     host: str
@@ -34,6 +35,7 @@ class Found(NamedTuple):
     begins: bool = False
     records: tuple[bytes, ...] | None = None
     record: int | None = None
+    goes_on: bool = False
 
     @property
     def order(self) -> tuple[int, str, int, int]:
@@ -46,17 +48,21 @@ class Found(NamedTuple):
         return self.stream, self.sequence, self.file, self.record
 
     @classmethod
-    def from_table(cls, line: Line) -> "Found":
-        """Return a line of a table."""
+    def from_table(cls, record: Sequence[Line]) -> "Found":
+        """Return the lines of a record of a table, or a line alone."""
+        in_order = sorted(record, key=lambda one: one.order)
+        first, lines = in_order[0], b"".join(one.line + b"\n" for one in in_order)
         return cls(
-            host=line.host,
-            file=line.file,
-            lines=line.line + b"\n",
-            time=line.time,
-            stream=line.stream,
-            sequence=line.sequence,
-            pos=line.pos,
-            record=line.record,
+            host=first.host,
+            file=first.file,
+            lines=lines,
+            time=first.time,
+            stream=first.stream,
+            sequence=first.sequence,
+            pos=first.pos,
+            records=(lines,) if len(record) > 1 else None,
+            goes_on=in_order[-1].is_piece,
+            record=first.record,
         )
 
     @classmethod
@@ -72,6 +78,7 @@ class Found(NamedTuple):
             pos=lines.number,
             records=lines.records,
             record=lines.number,
+            goes_on=lines.goes_on,
         )
 
     def as_line(self) -> Line:
@@ -126,11 +133,12 @@ class Printer:
             known |= {"stream": found.stream, "sequence": found.sequence}
         if found.is_context:
             known["context"] = True
-        texts = list[str]()
-        for number, line in enumerate(found.split(), found.pos):
-            at = {"pos": number} if found.stream else {}
+        texts, lines = list[str](), found.split()
+        for number, line in enumerate(lines, 1):
+            at = {"pos": found.pos + number - 1} if found.stream else {}
             text = {"line": line.decode("utf-8", "surrogateescape")}
-            texts.append(f"{json.dumps(known | at | text)}\n")
+            piece = {"piece": True} if found.goes_on and number == len(lines) else {}
+            texts.append(f"{json.dumps(known | at | text | piece)}\n")
         return "".join(texts).encode()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nats_logship.client.stream_state import StreamState
-from nats_logship.history import History, Line, Order, Query, SearchLimits
+from nats_logship.history import History, Line, Order, Query, SearchLimits, by_record
 from receiver.search.found import Found
 from receiver.search.newer import ChoosePart, StreamPart
 
@@ -37,6 +37,8 @@ class TableSide:
     def close(self) -> None:
         """Close it."""
         self.history.close()
+        if self._other is not None:
+            self._other.close()
 
     async def find(
         self, query: Query, most: int | None, order: Order
@@ -45,19 +47,20 @@ class TableSide:
         lines = _chunks(self.history.find(query, most, order))
         try:
             while found := await asyncio.to_thread(next, lines, None):
-                yield list(map(Found.from_table, found))
+                yield found
         except BaseException:
             self.history.cancel()  # a thread may be at work
             raise
 
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file."""
-        line = one.as_line()
+        line, lines = one.as_line(), len(one.split())
         self._other = self._other or self.history.another()
-        found = await asyncio.to_thread(self._other.around, line, most, most)
-        before = [Found.from_table(other) for other in found if other.order < line.order]
-        after = [Found.from_table(other) for other in found if other.order > line.order]
-        return before, after
+        found = await asyncio.to_thread(self._other.around, line, most, most + lines - 1)
+        records = [*by_record(found)]
+        before = [Found.from_table(some) for some in records if some[0].order < line.order]
+        after = [Found.from_table(some) for some in records if some[0].order > line.order]
+        return before[-most:], after[:most]
 
     def newer(self, state: StreamState) -> StreamPart:
         """Return where the stream goes on behind the table; log what neither of them has."""
@@ -92,6 +95,7 @@ class TableSide:
         return find
 
 
-def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    while some := list(islice(lines, _AT_ONCE)):
+def _chunks(lines: Iterator[Line]) -> Iterator[list[Found]]:
+    records = map(Found.from_table, by_record(lines))
+    while some := list(islice(records, _AT_ONCE)):
         yield some

@@ -1,16 +1,24 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
+from nats_logship.client.line_search import LineFilter
+from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Cancelled, History, Order, Query, SearchLimits
+from nats_logship.wire.restored import Ancestor
 from receiver.table.columns import LINES, SectionLines, make_rows
 from receiver.table.location import Location
 from receiver.table.log import Log
@@ -18,6 +26,7 @@ from receiver.table.parquet import write_tables
 
 SECOND = 10**9
 BEGAN = 1_795_000_000 * SECOND  # 2026-11-18 11:06:40 UTC
+START = "start:^[0-9]"
 STREAM = "LOGS/2026-11-18T00:00:00Z"
 
 
@@ -25,7 +34,7 @@ class Written:
     """A table that is written file by file, without a broker."""
 
     def __init__(self, folder: Path, first: int = 1) -> None:
-        self.address, self.stream, self._next = str(folder), STREAM, first
+        self.address, self.stream, self.next = str(folder), STREAM, first
         self._location = Location(str(folder)).child("lines")
         self._log = Log(self._location, LINES)
         self._log.refresh()
@@ -35,14 +44,26 @@ class Written:
         made = []
         for host, file, seconds, lines in parts:
             stored_at = int(BEGAN + seconds * SECOND)
-            of = host, file, self._next, stored_at, 0, lines, lines.count(b"\n")
+            of = (
+                host,
+                file,
+                self.next,
+                stored_at,
+                0,
+                lines,
+                lines.count(b"\n") + (lines[-1:] != b"\n"),
+            )
             made.append(SectionLines(*of, records))
-            self._next += 1
+            self.next += 1
         made.sort(key=lambda part: part.host)
         file = write_tables(
             [make_rows(made, self.stream)], date(2026, 11, 18), self._location, LINES
         )
-        self._log.append([file], {f"logship/{self.stream}": self._next})
+        self._log.append([file], {f"logship/{self.stream}": self.next})
+
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(f"{self.address}/lines")
 
     def open(self, **limits: float) -> History:
         return History.open(self.address, limits=SearchLimits(**limits))
@@ -69,6 +90,64 @@ def numbered(host: str, seconds: int, *numbers: int) -> tuple[str, str, int, byt
         seconds,
         b"".join(b"%s %d\n" % (host.encode(), n) for n in numbers),
     )
+
+
+@pytest.mark.parametrize("name", ["my logs", "Prüfung's 1", "x[1] ?#"])
+def test_a_table_is_searched_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    written = Written(tmp_path / name)
+    written.add(numbered("web01", 1, 1))
+
+    assert written.find() == [b"web01 1"]
+
+
+def test_a_folder_whose_name_delta_rs_reads_as_another_is_refused(tmp_path: Path) -> None:
+    Written(tmp_path / "a b").add(numbered("web01", 1, 1))
+    shutil.copytree(tmp_path / "a b", tmp_path / "a%20b")
+
+    with pytest.raises(OperatorError, match="%20 in the name of a folder"):
+        History.open(str(tmp_path / "a%20b"))
+
+
+def test_each_search_has_a_private_folder_for_what_memory_cannot_hold(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.add(numbered("web01", 1, 1))
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    with written.open() as history, history.another():
+        assert [one.stat().st_mode & 0o777 for one in folder.iterdir()] == [0o700] * 2
+        forgotten = written.open()
+    assert len(list(folder.iterdir())) == 1
+    del forgotten
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("column", ["time", "host", "stream", "sequence", "pos", "line", "piece"])
+def test_rows_of_other_programs_may_lack_any_value(written: Written, column: str) -> None:
+    written.add(numbered("web01", 1, 1), numbered("web02", 2, 2))
+    rows = written.delta.to_pyarrow_table()
+    at = rows.schema.get_field_index(column)
+    for number in range(2):  # a file with statistics, and one without
+        some = pa.concat_arrays([pa.nulls(1, rows[at].type), rows[at].chunk(0).slice(1, number)])
+        foreign = rows.slice(0, 1 + number).set_column(at, rows.schema.field(at), some)
+        write_deltalake(f"{written.address}/lines", foreign, mode="append")
+
+    lines = [b"web01 1", b"web02 2", b"web02 2"]
+    lines += {"line": [b"", b""], "piece": [b"web01 1"] * 2}.get(column, [])
+    for limit, order in ((None, Order.OLDEST), (5, Order.OLDEST), (5, Order.NEWEST)):
+        assert sorted(written.find(limit=limit, order=order)) == sorted(lines)
+    assert len(written.find(Query(LineSelection(("web02",))), limit=5)) == 2
+
+
+def test_other_columns_and_statistics_may_be_chosen_for_a_table(written: Written) -> None:
+    written.add(numbered("web01", 5, 5))
+    written.delta.alter.set_table_properties({"delta.dataSkippingStatsColumns": "line"})
+    rows = written.delta.to_pyarrow_table().append_column("mine", pa.array(["x"]))
+    write_deltalake(f"{written.address}/lines", rows, mode="append", schema_mode="merge")
+
+    assert written.find() == written.find(limit=5) == [b"web01 5"] * 2
 
 
 @pytest.mark.parametrize("limit", [None, 5, 100])
@@ -118,6 +197,52 @@ def test_only_lines_that_fit_every_part_of_a_query_are_found(written: Written) -
             Query(**wrong)
 
 
+@pytest.mark.parametrize(
+    "glob",
+    [
+        r"*foo\x2dbar.log",
+        "db[1",
+        "db1",
+        "a[!x-z-]?",
+        "[]x]b",
+        "[^x]b",
+        "*[[]*",
+        "[b-a]",
+        "[!b-a]?",
+        "[!]",
+    ],
+)
+def test_a_glob_selects_the_same_names_in_a_table_and_elsewhere(
+    written: Written, glob: str
+) -> None:
+    names = (r"foo\x2dbar.log", "foo-bar.log", "db[1", "db1", "abü", "ax-", "]b", "^b", "xb", "[[")
+    written.add(*((name, f"/var/{name}", 1, f"{name}\n".encode()) for name in names))
+
+    for wanted in (LineSelection((glob,)), LineSelection((), (glob, "/none/*"))):
+        chosen = [one for one in names if wanted.wants_host(one) and wanted.wants_file(f"/{one}")]
+        found = [line.decode() for line in written.find(Query(wanted))]
+        assert sorted(found) == sorted(chosen)
+
+
+@pytest.mark.parametrize("match", [r"2\Z", r"\Aweb{,3}01", "(?i)WEB", r"web01 (?:1|2)\b", "[^0]2$"])
+def test_an_expression_finds_the_same_lines_in_a_table_and_elsewhere(
+    written: Written, match: str
+) -> None:
+    lines = b"web01 1\nweb01 2\nwebb{,3}01\n WEB01 2 \nwe01\n"
+    written.add(("web01", "", 1, lines))
+
+    ranges = LineFilter(match=match).find(lines)
+    assert b"".join(one + b"\n" for one in written.find(Query(match=match))) == b"".join(
+        lines[start:end] for start, end in ranges
+    )
+
+
+def test_an_expression_that_tables_do_not_know_is_refused(written: Written) -> None:
+    written.add(numbered("web01", 1, 1))
+    with pytest.raises(OperatorError, match=r"the table cannot be searched: .*operator: \(\?<"):
+        written.find(Query(match="(?<name>web)"))
+
+
 def test_records_are_found_and_counted_whole(written: Written) -> None:
     lines = b" rest\n1 a\n at a\n2 b\n at b\n3 c\n"
     written.add(("web01", "a", 1, lines), records="start:^[0-9]")
@@ -128,6 +253,71 @@ def test_records_are_found_and_counted_whole(written: Written) -> None:
     assert written.find(Query(match="at b"), limit=1) == second
     assert written.find(Query(match="at b"), 1, Order.NEWEST) == second[::-1]
     assert written.find(Query(match="rest|3")) == [b" rest", b"3 c"] * 2
+
+
+@pytest.mark.parametrize("are_apart", [False, True], ids=["one file", "a file for each"])
+@pytest.mark.parametrize(
+    ("pieces", "records", "match", "shown"),
+    [
+        ([b"1 a\n2 b\n", b" x\n", b" at\n3 c\n"], START, "x", b"2 b\n x\n at\n"),
+        ([b"1 a\n a", b"t x\n2 b\n"], START, "at", b"1 a\n at x\n"),
+        ([b"1 a\n2", b" \xc3", b"\xbc\n \xff\n3 c\n"], START, "2 ü$", b"2 \xc3\xbc\n \xff\n"),
+        ([b"a\nb", b"c a", b"t d\ne\n"], "", "bc", b"bc at d\n"),
+        ([b"1 a\n2", b" b"], START, "2 b", b"2 b\n"),
+    ],
+    ids=["records", "inside a line", "inside a letter", "a line", "no end"],
+)
+def test_lines_and_records_are_whole_whose_pieces_are_in_several_messages(
+    written: Written,
+    pieces: list[bytes],
+    records: str,
+    match: str,
+    shown: bytes,
+    *,
+    are_apart: bool,
+) -> None:
+    made = [("web01", "/a", 2 * number, lines) for number, lines in enumerate(pieces)]
+    made.insert(1, ("web01", "/b", 1, b"1 b\n"))
+    for some in [[one] for one in made] if are_apart else [made]:
+        written.add(*some, records=records)
+
+    lines = shown.splitlines()
+    text = b"".join(pieces)
+    query = Query(LineSelection(files=("a",)))
+    assert written.find(query) == text.splitlines()
+    assert written.find(query, order=Order.NEWEST) == text.splitlines()[::-1]
+    hits = replace(query, match=match)
+    assert written.find(hits) == written.find(hits, limit=1) == lines
+    assert written.find(hits, 1, Order.NEWEST) == lines[::-1]
+    assert written.find(query, 9, Order.NEWEST) == text.splitlines()[::-1]
+    with written.open() as history:
+        assert history.count(hits, SECOND).total() == len(lines)
+        found = [*history.find(hits, order=Order.OLDEST)]
+        first = found[0]
+        assert [one.order[:-1] for one in found] == [first.order[:-1]] * len(found)
+        assert [one.pos - first.pos for one in found] == [*range(len(found))]
+        assert history.get(first.stream, first.sequence, first.pos) is not None
+        around = history.around(first, 9, 9)
+        assert [one.line for one in around] == text.splitlines()
+        assert [one.is_piece for one in around][:-1] == [False] * (len(around) - 1)
+    later = Query(LineSelection(files=("a",)), since=BEGAN + 2 * SECOND)
+    assert written.find(later) == b"".join(pieces[1:]).splitlines()  # as in the stream
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_the_first_lines_that_are_found_are_whole_records(written: Written, order: Order) -> None:
+    written.add(("web01", "a", 1, b"1 a\n at a\n2 b\n at b\n"), records=START)
+
+    found = written.find(limit=1, order=order)
+    assert found == ([b"1 a", b" at a"] if order is Order.OLDEST else [b" at b", b"2 b"])
+
+
+def test_a_line_that_has_no_end_is_found_in_parts(written: Written) -> None:
+    written.add(*(("web01", "a", number, b"%d " % number) for number in range(40)))
+
+    found = written.find()
+    assert b"".join(found) == b"".join(b"%d " % number for number in range(40))
+    assert len(found) < 5
 
 
 def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) -> None:
@@ -149,23 +339,50 @@ def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) ->
         assert before == [b"web01 38", b"web01 39"]
 
 
+def test_a_restored_stream_shares_the_lines_of_its_ancestors_with_the_table(
+    written: Written,
+) -> None:
+    archived, other = Ancestor(STREAM.removeprefix("LOGS/"), 5), Ancestor("2026-11-01", 3)
+    state = StreamState("2026-11-19T00:00:00Z", 1, 9, (other, archived))
+    written.next = 3
+    written.add(numbered("web01", 3, 3))
+    written.add(*(numbered("web01", n, n) for n in (4, 5, 6)))  # 5 and 6 were not archived
+    for known_alone in (1, 5):
+        with written.open() as history:
+            assert history.range_before(state) == (1, 3)
+            assert history.range_before(replace(state, ancestors=())) == (1, known_alone)
+        written.stream, written.next = state.key, 5
+        written.add(numbered("web01", 7, 7))
+
+
 def test_lines_are_counted_by_time_and_level(written: Written) -> None:
     written.add(("web01", "a", 0, b"INFO\nERROR\n"), ("web01", "a", 9, b"x\nERROR\n"))
     written.add(("web01", "a", 4, b"WARN\n"), ("web02", "a", 19, b"ERROR\n"))
 
     with written.open() as history:
-        found = history.count(Query(since=BEGAN, until=BEGAN + 20 * SECOND), 4)
-        errors = history.count(Query(level="error"), 2)
+        found = history.count(Query(since=BEGAN + SECOND, until=BEGAN + 20 * SECOND), 5 * SECOND)
+        errors = history.count(Query(level="error"), 10 * SECOND)
 
-    assert (found.since, found.width) == (BEGAN, 5 * SECOND)
-    assert found.counts == (
-        {"info": 1, "error": 1, "warning": 1},
-        {"": 1, "error": 1},
-        {},
-        {"error": 1},
-    )
-    assert [one["error"] for one in errors.counts] == [2, 1]
-    assert errors.since == BEGAN
+    assert found == {
+        (BEGAN, "warning"): 1,
+        (BEGAN + 5 * SECOND, ""): 1,
+        (BEGAN + 5 * SECOND, "error"): 1,
+        (BEGAN + 15 * SECOND, "error"): 1,
+    }
+    assert errors == {(BEGAN, "error"): 2, (BEGAN + 10 * SECOND, "error"): 1}
+
+
+def test_statistics_that_are_cut_to_milliseconds_hide_no_line(written: Written) -> None:
+    at = Fraction(123_456, 10**6)
+    for number in range(3):
+        written.add(("web01", "a", number + at, b"%d\n" % number))
+    written.delta.optimize.compact()
+
+    last = BEGAN + 2 * SECOND + 123_450_000
+    assert written.find(Query(since=last)) == [b"2"]
+    with written.open() as history:
+        line = next(history.find(Query(match="2")))
+        assert [one.line for one in history.around(line, 1, 1)] == [b"1", b"2"]
 
 
 def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
@@ -184,7 +401,7 @@ def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
 def test_closing_ends_a_search_in_another_thread(written: Written) -> None:
     def search(history: History, began: Event) -> None:
         for _ in range(10_000):
-            history.count(Query(), 10)
+            history.count(Query(), SECOND)
             began.set()
 
     written.add(numbered("web01", 0, *range(20_000)))
@@ -206,7 +423,7 @@ def test_a_search_that_is_cancelled_or_takes_too_long_ends(written: Written) -> 
         with pytest.raises(Cancelled):
             list(lines)
         with pytest.raises(Cancelled):
-            history.count(Query(), 1)
+            history.count(Query(), SECOND)
         assert len(list(other.find(Query()))) == 5000
     with written.open(seconds=0.001) as late, pytest.raises(OperatorError, match="took over"):
         _search_for_ever(late)
@@ -225,5 +442,5 @@ def test_progress_says_how_far_a_search_is(written: Written) -> None:
         list(history.find(Query(), order=Order.OLDEST))
         read, size, until = history.progress
 
-    assert (read, until) == (size, BEGAN + 9 * SECOND)
+    assert (read, until) == (size, BEGAN + 9 * SECOND + 999_000)  # statistics may be cut
     assert size == history.size > 0

@@ -217,6 +217,47 @@ def test_records_are_found_whole_in_the_table_and_in_the_stream(
     assert found(*options("--host", "web01", "--match", "at b", "--limit", "1")) == b"2 b\n at b\n"
 
 
+@pytest.mark.parametrize(
+    ("pieces", "records"),
+    [
+        ([b"1 a\n2 b\n", b" x\n", b" at\n3 c\n"], "start:^[0-9]"),
+        ([b"1 a\n a", b"t x\n2 b\n"], "start:^[0-9]"),
+        ([b"a\nb", b"c a", b"t d\ne\n"], ""),
+        ([b"1 a\n2 b\n at", b" the end"], "start:^[0-9]"),
+    ],
+    ids=["records", "inside a line", "a line", "no end"],
+)
+def test_what_is_in_several_messages_is_shown_by_a_table_as_by_the_stream(
+    tabled: Tabled, options: Options, pieces: list[bytes], records: str
+) -> None:
+    at = 0
+    for piece in pieces:
+        section, lines = lines_of("a", at, piece)
+        is_last = piece is pieces[-1] and piece.endswith(b"\n")
+        section = replace(section, records=records, rest="" if is_last else "kept")
+        tabled.publish(
+            message("web01", (section, lines), lines_of("b", at, b"3 b\n x\n")),
+            message("web02", lines_of("a", at, b"3 c\n")),
+        )
+        at += len(piece)
+        tabled.write()
+
+    stream, table = ["--server", tabled.url], options("--no-stream")
+    of_one = ["--host", "web01", "--file", "a"]
+    for asked in (
+        of_one,
+        [*of_one, "--match", "[12bx]", "--limit", "2"],
+        [*of_one, "--match", "[12bx]", "--limit", "2", "--since", "1d"],
+        [*of_one, "--match", "at", "--json"],
+        [*of_one, "--match", "at", "--context", "1"],
+        ["--json"],
+    ):
+        of_table, of_stream = [search(*one, *asked).stdout for one in (table, stream)]
+        if "--host" not in asked:  # the stream's are found when they are complete
+            of_table, of_stream = [sorted(one.splitlines()) for one in (of_table, of_stream)]
+        assert of_table == of_stream, asked
+
+
 def test_levels_and_files_are_chosen_alike_in_the_table_and_in_the_stream(
     tabled: Tabled, options: Options
 ) -> None:

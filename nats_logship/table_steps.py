@@ -1,0 +1,66 @@
+"""The steps of a search: which files are read at a time, and when enough is found."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+
+from nats_logship.table_files import TableFile
+from nats_logship.table_query import Line, Order
+
+_STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
+
+
+def sort_files(files: Iterable[TableFile], order: Order) -> list[TableFile]:
+    """Return files by the first line of each in an order."""
+    if order is Order.NEWEST:
+        return sorted(files, key=lambda one: one.ends, reverse=True)
+    return sorted(files, key=lambda one: one.begins)
+
+
+def pack(files: Iterable[TableFile]) -> Iterator[list[TableFile]]:
+    """Yield files in their order, about `_STEP_BYTES` of them at a time."""
+    some, size = list[TableFile](), 0
+    for one in files:
+        if some and size + one.size > _STEP_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one.size
+    if some:
+        yield some
+
+
+def pack_in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[TableFile]]:
+    """Yield files so that all lines of one list come before those of the next."""
+    some, size, reached = list[TableFile](), 0, 0
+    for one in sort_files(files, order):
+        first, last = one.begins, one.ends
+        if order is Order.NEWEST:
+            first, last = -last, -first
+        if some and size + one.size > _STEP_BYTES and first > reached:
+            yield some
+            some, size = [], 0
+        reached = max(reached, last) if some else last
+        some.append(one)
+        size += one.size
+    if some:
+        yield some
+
+
+def is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
+    """Whether no line of a file, or of those after it, belongs to the first lines found."""
+    if not found or len(list(by_record(found))) < limit:
+        return False
+    last = found[-1].time // 1000
+    return following.ends < last if order is Order.NEWEST else following.begins > last
+
+
+def cut_records(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
+    """Return the first lines in order: so many records, where a line alone is one."""
+    found = sorted(lines, key=lambda one: one.order, reverse=order is Order.NEWEST)
+    return [line for record in islice(by_record(found), limit) for line in record]
+
+
+def by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines of each record, of lines in order; a line alone is one."""
+    for _, record in groupby(lines, lambda one: (one.stream, one.sequence, one.file, one.record)):
+        yield list(record)
