@@ -14,7 +14,7 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.expressions import expression
+from nats_logship.wire.expressions import expression_for_some_lines
 from nats_logship.wire.records import RecordForm, Records
 from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
@@ -34,7 +34,7 @@ def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
 def _expressions(value: object) -> object:
     lines = tuple(value.splitlines()) if isinstance(value, str) else value
     for text in lines if isinstance(lines, tuple | list) else ():
-        expression(str(text))
+        expression_for_some_lines(str(text))
     return lines
 
 

@@ -68,6 +68,7 @@ def test_an_agent_loads_no_library_of_tables_pages_or_keys(logs_url: str, log: P
         *(("x", "--compression", "gzip"), ("x", "--max-line", "1"), ("x", "--grace", "soon")),
         *(("x", "--round-size", "x"), ("x", "--server", "nats://a:b"), ("x", "--flie", "x")),
         *(("x", "--include-lines", "[a"), ("x", "--exclude-lines", "a(")),
+        *(("x", "--include-lines", "x*"), ("x", "--exclude-lines", "debug|")),
         *(("x", "--priority", text) for text in ("8", "warn", "0..3")),
     ],
     ids=" ".join,
