@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from nats_logship.wire.containers import name_container
 from nats_logship.wire.records import Records, parse_records
 
 _NANOSECONDS = 1000
 _FIRST_WINDOW = 4096  # bytes at the end of a block in which a boundary is searched first
 _WIDER = 8
-
-# also where the folders of a host are mounted elsewhere, such as at /host
-_CONTAINERS = ("/var/log/containers/", "/var/log/pods/", "/var/lib/docker/containers/")
 _PREFIX = r'(?:\S+ std(?:out|err) [PF] |{"log":")'
 _WHOLE = r'^\S+ std(?:out|err) F|^{"log":"(?:[^"\\]|\\.)*\\n"'
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)"
@@ -66,7 +64,7 @@ class RecordRules:
 
     def records_of(self, path: str) -> Records | None:
         """Return the records of a file at a path, which leads through no link."""
-        found = self.in_containers if any(map(path.__contains__, _CONTAINERS)) else self.plain
+        found = self.in_containers if name_container(path) else self.plain
         return parse_records(found) if found else None
 
 

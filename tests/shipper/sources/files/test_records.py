@@ -164,6 +164,13 @@ async def test_a_long_record_of_one_of_two_files_waits_until_it_has_ended(
 
 CRI = b"2026-01-01T00:00:00.1Z stdout P one \n2026-01-01T00:00:00.2Z stdout F two\n"
 OTHER = b"2026-01-01T00:00:00.1Z stderr F err\n"
+ID = "0d" * 32
+LAYOUTS = (
+    "host/var/log/pods/default_web_1-f/app/0.log",
+    "data/log/pods/default_web_1-f/app/12.log.20260109-071108",
+    f"docker/containers/{ID}/{ID}-json.log",
+    f"var/lib/docker/100000.100000/containers/{ID}/{ID}-json.log.1",
+)
 DOCKER = b'{"log":"one \\\\n","stream":"stdout"}\n{"log":"two \\\\\\n","stream":"stdout"}\n'
 
 
@@ -176,15 +183,16 @@ DOCKER = b'{"log":"one \\\\n","stream":"stdout"}\n{"log":"two \\\\\\n","stream":
     ],
 )
 @pytest.mark.parametrize("is_linked", [False, True])
-async def test_the_pieces_of_a_containers_line_are_a_record(
-    tmp_path: Path, make_host: MakeHost, first: bytes, rest: bytes, is_linked: bool
+@pytest.mark.parametrize("real", LAYOUTS)
+async def test_the_pieces_of_a_containers_line_are_a_record_wherever_its_folder_is(
+    tmp_path: Path, make_host: MakeHost, first: bytes, rest: bytes, real: str, is_linked: bool
 ) -> None:
-    pods = tmp_path / "host/var/log/pods/default_web"
-    pods.mkdir(parents=True)
-    (tmp_path / "web.log").symlink_to(pods / "0.log")
+    log = tmp_path / real
+    log.parent.mkdir(parents=True)
+    (tmp_path / "web.log").symlink_to(log)
     rules = RecordRules.of("", None, timedelta(seconds=2), 500)
-    host = make_host("web.log" if is_linked else "host/var/log/pods/*/*.log", records=rules)
-    (pods / "0.log").write_bytes(first + rest)
+    host = make_host("web.log" if is_linked else real, records=rules)
+    log.write_bytes(first + rest)
 
     assert await gathered(host) == first
     host.later += 3 * SECOND
@@ -302,7 +310,7 @@ def test_a_preset_cuts_records_as_a_person_would(preset: Preset, records: list[b
 async def test_a_preset_joins_real_traces_also_in_a_container(
     tmp_path: Path, make_host: MakeHost, preset: Preset, record: bytes, container: bool
 ) -> None:
-    folder = tmp_path / "var/log/pods" if container else tmp_path
+    folder = tmp_path / "pods/default_web_1-f/app" if container else tmp_path
     folder.mkdir(parents=True, exist_ok=True)
     if container:
         lines = record.splitlines()
