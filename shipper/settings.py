@@ -19,7 +19,7 @@ from nats_logship.wire.records import RecordForm, Records
 from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.files.records import Preset, RecordRules
-from shipper.sources.inputs import find_inputs
+from shipper.sources.inputs import find_inputs, name_pipes
 from shipper.sources.journal.rules import EntryRules, Options, PriorityName, number_priority
 
 Compression = Literal["auto", "zstd", "none"]
@@ -80,7 +80,7 @@ class ShipperSettings(AccessSettings):
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Globs = option(
+    file: Annotated[Globs, AfterValidator(name_pipes)] = option(
         (),
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
