@@ -80,6 +80,30 @@ def test_a_bad_value_is_a_usage_error_that_names_the_option(arguments: tuple[str
     assert arguments[1] in done.output
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--unit", "nginx"], ["--exclude-unit", "nginx"], ["--priority", "err"]),
+        *(["--journal-directory", "/x"], ["--journal-format", "json"]),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("command", [[], ["check"]])
+def test_an_option_of_the_journal_without_journal_is_refused(
+    command: list[str], options: list[str]
+) -> None:
+    done = CliRunner().invoke(logshipper, [*command, "--file", "x", "--once", *options])
+
+    assert done.exit_code == 2
+    assert f"{options[0]} needs --journal" in done.output
+
+
+def test_check_takes_every_option_that_shipping_takes() -> None:
+    own = {option for one in logshipper.params for option in one.opts} - {"--version"}
+
+    assert own == {option for one in logshipper.commands["check"].params for option in one.opts}
+
+
 @pytest.mark.parametrize("text", ["3", '"3"', '"err"'])
 def test_a_priority_is_a_name_or_a_number_as_for_journalctl(tmp_path: Path, text: str) -> None:
     config = tmp_path / "shipper.toml"
