@@ -175,8 +175,8 @@ class ShipperSettings(AccessSettings):
     )
     compression: Compression = Field(
         "auto",
-        description="Compress rounds: auto (from 4 KiB on, where a sample shrinks), zstd (all) or "
-        "none.",
+        description="Compress rounds that shrink: auto (from 4 KiB on; from 64 KiB on only if a "
+        "sample shrinks), zstd (of any size) or none.",
     )
     max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
         ByteSize(1024 * 1024), description="Longest line that is shipped in one piece."
