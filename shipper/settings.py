@@ -44,9 +44,19 @@ def _record_start(value: str) -> str:
     return value
 
 
+def _check_units(value: tuple[str, ...]) -> tuple[str, ...]:
+    for path in (one for one in value if "/" in one):
+        unit = "-".join(filter(None, path.split("/")))
+        raise ValueError(f"{path} is a path; give the name of its unit, such as {unit}.mount")
+    return value
+
+
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
 
+
+Units = Annotated[Many, AfterValidator(_check_units)]
+"""Names of units, or globs; journalctl also takes paths of mounts and devices."""
 
 Globs = Annotated[
     tuple[str, ...],
@@ -89,12 +99,13 @@ class ShipperSettings(AccessSettings):
     journal: bool = Field(
         False, description="Ship the systemd journal, too; a line is an entry, as journalctl shows."
     )
-    unit: Many = option(
+    unit: Units = option(
         (),
         "GLOB",
-        "With --journal: ship only entries of units that match, as journalctl --unit; repeatable.",
+        "With --journal: ship only entries of units that match; nginx is nginx.service; "
+        "repeatable.",
     )
-    exclude_unit: Many = option(
+    exclude_unit: Units = option(
         (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
     )
     priority: Annotated[PriorityName, BeforeValidator(str)] | None = option(

@@ -98,6 +98,13 @@ def test_an_option_of_the_journal_without_journal_is_refused(
     assert f"{options[0]} needs --journal" in done.output
 
 
+@pytest.mark.parametrize("option", ["--unit", "--exclude-unit"])
+def test_a_path_is_no_unit(option: str) -> None:
+    text = fails(2, "--journal", option, "/mnt/data")
+
+    assert f"{option}: /mnt/data is a path; give the name of its unit, such as mnt-data" in text
+
+
 def test_check_takes_every_option_that_shipping_takes() -> None:
     own = {option for one in logshipper.params for option in one.opts} - {"--version"}
 
