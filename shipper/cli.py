@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from nats_logship.app.command_line import (
+    SectionedCommand,
     SectionedGroup,
     read_again,
     repeat_option,
@@ -38,10 +39,9 @@ from shipper.settings import ShipperSettings
 from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
-_OF_JOURNAL = ("unit", "exclude_unit", "priority", "journal_directory")
+_OF_JOURNAL = ("unit", "exclude_unit", "priority", "journal_directory", "journal_format")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
 _MAX_THRESHOLD = 32 * 1024 * 1024  # bytes; the maximum of glibc
-_CHECKED = {"file", "exclude", "ignore_older", "host", "journal", *_OF_JOURNAL, *ACCESS}
 
 
 @click.group(
@@ -102,8 +102,8 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     return Exit.FAILED if silent else Exit.DONE
 
 
-@logshipper.command("check")
-@settings_options(ShipperSettings, only=_CHECKED)
+@logshipper.command("check", cls=SectionedCommand)
+@settings_options(ShipperSettings)
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check configuration, broker and files, and list the files to follow; change nothing."""
@@ -149,7 +149,7 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
 
 def _check_journal(settings: ShipperSettings) -> None:
     for name in () if settings.journal else _OF_JOURNAL:
-        if getattr(settings, name):
+        if getattr(settings, name) != ShipperSettings.model_fields[name].default:
             raise click.UsageError(f"--{name.replace('_', '-')} needs --journal")
 
 

@@ -14,12 +14,12 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.expressions import expression
+from nats_logship.wire.expressions import expression_for_some_lines
 from nats_logship.wire.records import RecordForm, Records
 from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.files.records import Preset, RecordRules
-from shipper.sources.inputs import find_inputs
+from shipper.sources.inputs import find_inputs, name_pipes
 from shipper.sources.journal.rules import EntryRules, Options, PriorityName, number_priority
 
 Compression = Literal["auto", "zstd", "none"]
@@ -34,7 +34,7 @@ def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
 def _expressions(value: object) -> object:
     lines = tuple(value.splitlines()) if isinstance(value, str) else value
     for text in lines if isinstance(lines, tuple | list) else ():
-        expression(str(text))
+        expression_for_some_lines(str(text))
     return lines
 
 
@@ -44,9 +44,19 @@ def _record_start(value: str) -> str:
     return value
 
 
+def _check_units(value: tuple[str, ...]) -> tuple[str, ...]:
+    for path in (one for one in value if "/" in one):
+        unit = "-".join(filter(None, path.split("/")))
+        raise ValueError(f"{path} is a path; give the name of its unit, such as {unit}.mount")
+    return value
+
+
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
 
+
+Units = Annotated[Many, AfterValidator(_check_units)]
+"""Names of units, or globs; journalctl also takes paths of mounts and devices."""
 
 Globs = Annotated[
     tuple[str, ...],
@@ -80,7 +90,7 @@ class ShipperSettings(AccessSettings):
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Globs = option(
+    file: Annotated[Globs, AfterValidator(name_pipes)] = option(
         (),
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
@@ -89,12 +99,13 @@ class ShipperSettings(AccessSettings):
     journal: bool = Field(
         False, description="Ship the systemd journal, too; a line is an entry, as journalctl shows."
     )
-    unit: Many = option(
+    unit: Units = option(
         (),
         "GLOB",
-        "With --journal: ship only entries of units that match, as journalctl --unit; repeatable.",
+        "With --journal: ship only entries of units that match; nginx is nginx.service; "
+        "repeatable.",
     )
-    exclude_unit: Many = option(
+    exclude_unit: Units = option(
         (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
     )
     priority: Annotated[PriorityName, BeforeValidator(str)] | None = option(
@@ -175,8 +186,8 @@ class ShipperSettings(AccessSettings):
     )
     compression: Compression = Field(
         "auto",
-        description="Compress rounds: auto (from 4 KiB on, where a sample shrinks), zstd (all) or "
-        "none.",
+        description="Compress rounds that shrink: auto (from 4 KiB on; from 64 KiB on only if a "
+        "sample shrinks), zstd (of any size) or none.",
     )
     max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
         ByteSize(1024 * 1024), description="Longest line that is shipped in one piece."

@@ -28,6 +28,7 @@ _ANCHORS = {b"\\A": b"^", b"\\Z": b"$", b"\\z": b"$"}
 # A line's newline is any byte (`\C`): `never_nl` keeps classes and `.` from matching it
 _LONGEST = 500  # characters of an expression of a person who searches
 _MOST_PROGRAM = 5000  # instructions of it
+_MOST_FOR_ALL_LINES = 1000  # instructions: a byte of lines takes some microseconds at most
 _FEW, _SPARSE = 16, 2048  # so many matches within so many bytes each are not few
 _RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
 
@@ -50,12 +51,41 @@ def bounded_expression(text: str) -> Expression:
     if "\0" in text:
         raise ValueError("the expression has a zero byte")
     found = expression(text)
-    if (size := measure(found)) > _MOST_PROGRAM:
+    _check_size(text, [found], _MOST_PROGRAM)
+    return found
+
+
+def expression_for_all_lines(text: str) -> Expression:
+    """Check an expression that every line is searched for; as `expression`, and it must be fast."""
+    found = expression(text)
+    _check_size(text, [found], _MOST_FOR_ALL_LINES)
+    return found
+
+
+def expression_for_some_lines(text: str) -> Expression:
+    """Check an expression that chooses lines; each alternative must be fast, and not match all."""
+    found, samples = expression(text), _sample_lines()
+    _check_size(text, _split(found), _MOST_FOR_ALL_LINES)
+    if matching_runs((found,), b"\n") and matching_runs((found,), samples) == [(0, len(samples))]:
         raise ValueError(
-            f"{text!r} is too large ({size} instructions of at most {_MOST_PROGRAM}): use smaller "
-            "numbers of repeats"
+            f"{text!r} matches an empty text, and so every line: write + instead of *, leave out "
+            "an empty alternative, or write ^$ for empty lines"
         )
     return found
+
+
+def _sample_lines() -> bytes:
+    """Return a line of each byte, many times, which `^$` or `^.{0,9}$` do not match."""
+    return b"".join(bytes([byte]) * 1024 + b"\n" for byte in range(256) if byte != ord("\n"))
+
+
+def _check_size(text: str, parts: Sequence[bytes], most: int) -> None:
+    """Raise ValueError if the program of a part is large: its size bounds the time for a byte."""
+    if (size := max(int(_compile(_RUN % part).programsize) for part in parts)) > most:
+        raise ValueError(
+            f"{text!r} is too large ({size} instructions of at most {most}): use smaller numbers "
+            "of repeats"
+        )
 
 
 def matching_runs(
@@ -106,11 +136,6 @@ def _append(runs: list[tuple[int, int]], begin: int, end: int) -> None:
     if runs and runs[-1][1] == begin:
         begin = runs.pop()[0]
     runs.append((begin, end))
-
-
-def measure(one: Expression) -> int:
-    """Return how many instructions the program of an expression has, which bounds its time."""
-    return int(_search_of((one,)).run.programsize)
 
 
 def _in_a_block(token: re.Match[bytes]) -> bytes:

@@ -13,13 +13,17 @@ from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
 
-from nats_logship.wire.expressions import Expression, expression, matching_runs, measure
+from nats_logship.wire.expressions import (
+    Expression,
+    expression,
+    expression_for_all_lines,
+    matching_runs,
+)
 
 MAX_RECORDS_BYTES = 1024  # of the text of `Records`
 PIECE = r"^\S+ std(?:out|err) P "
 """A line of a container whose rest is in the next line; that one begins no record."""
 
-_MOST_PROGRAM = 1000  # instructions: a byte of lines takes a microsecond at most
 Range = tuple[int, int]
 
 
@@ -41,14 +45,9 @@ class Records:
     @classmethod
     def of(cls, form: RecordForm, text: str) -> "Records":
         """Check an expression; raises ValueError with the reason."""
-        found = cls(form, text, expression(text))
-        if len(str(found).encode("utf-8", "surrogateescape")) > MAX_RECORDS_BYTES:
+        if len(f"{form.value}:{text}".encode("utf-8", "surrogateescape")) > MAX_RECORDS_BYTES:
             raise ValueError(f"the expression has more than {MAX_RECORDS_BYTES - 8} bytes")
-        if (size := measure(found.pattern)) > _MOST_PROGRAM:
-            raise ValueError(
-                f"{text!r} is too large ({size} instructions of at most {_MOST_PROGRAM}): use "
-                "smaller numbers of repeats"
-            )
+        found = cls(form, text, expression_for_all_lines(text))
         if matching_runs((found.pattern,), b"\n"):
             raise ValueError(f"{text!r} matches an empty line, and so may match every line")
         return found

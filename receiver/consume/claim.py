@@ -230,7 +230,7 @@ class Claim:
         first = find_first_sequence(offset, stream, self.partition)
         if offset is None and last is not None and last.until:
             end = find_end_of_files(last, stream, self.partition)
-            reason = f"{self._key} is gone, but the files were written up to sequence {end}"
+            reason = f"{self._key} is gone, but the files end before sequence {end}"
             raise Damaged(self.partition, reason)
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claimed = _begin_epoch(before, self.owner, now)

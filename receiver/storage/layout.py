@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from receiver.storage.containers import make_path, name_container
+from nats_logship.wire.containers import make_path, name_container
 from receiver.storage.rotation import Calendar, Period, make_stem, parse_segment
 
 DEFAULT = "{host}.log"

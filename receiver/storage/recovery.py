@@ -116,7 +116,7 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
         )
     raise Damaged(
         partition,
-        f"the files were written up to sequence {batch.until}, but the offset is {offset.next} and "
+        f"the files end before sequence {batch.until}, but the offset is {offset.next} and "
         f"belongs to another batch; probably {cause}",
         (_go_on_at(batch.until), ADOPT),
     )

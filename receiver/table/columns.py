@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from zstandard import ZstdDecompressor
 
+from nats_logship.wire.containers import name_container
 from nats_logship.wire.message import (
     MalformedMessage,
     decode_origin,
@@ -24,7 +25,6 @@ from nats_logship.wire.message import (
 from nats_logship.wire.records import parse_records
 from nats_logship.wire.stream_message import StreamMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
-from receiver.storage.containers import name_container
 from receiver.table.level import find_levels
 from receiver.table.line_time import read_times
 from receiver.table.parquet import TableForm

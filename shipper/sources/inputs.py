@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from shipper.sources.files.paths import expand_braces
 
 STANDARD_INPUT = "-"
 CHUNK = 64 * 1024
@@ -43,6 +44,14 @@ def find_inputs(names: Iterable[str]) -> Mapping[str, str]:
             raise ConfigurationError(f"--file {name} {same}; give each input once")
         found[name] = path
     return found
+
+
+def name_pipes(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return patterns, with each glob of one with braces by itself if a pipe has its name."""
+    expanded = [(one, [one] if os.path.lexists(one) else expand_braces(one)) for one in patterns]
+    return tuple(
+        name for pattern, names in expanded for name in (names if find_inputs(names) else [pattern])
+    )
 
 
 class Input:

@@ -100,7 +100,6 @@ class Spool(Source):
         # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
         goes_on = self._input.is_kept and not self._folder.has_rebooted
         for file in self._files[: -1 if goes_on else None]:
-            file.finish()
             file.is_closed = True
         self._thread.start()
         return True
@@ -320,7 +319,8 @@ class Spool(Source):
         except OperatorError as error:
             self._error, copied = str(error), 0
         if copied == 0:
-            file.finish()
+            if self._input.is_kept:  # the next writer's lines follow
+                file.finish()
             self._has_ended = self._input.has_ended()
         file.is_closed = self._has_ended
         return copied or 0

@@ -120,7 +120,7 @@ class SpooledFile:
                 return None
         self.progress, blocks = self.progress.accept(reading, now)
         if not blocks and (is_closed or is_quiet):
-            blocks = self._take_rest(reading, now)
+            blocks = self._take_rest(reading, is_closed, now)
         self.holds_lines = not blocks and reading.holds_lines
         return blocks[0] if blocks else None
 
@@ -150,13 +150,13 @@ class SpooledFile:
                 at, size = at + len(parts[-1]), size - len(parts[-1])
         return b"".join(parts)
 
-    def _take_rest(self, reading: Reading, now: int) -> list[Block]:
-        """Take the whole lines of the unfinished record, of which no more is waited for."""
-        lines = reading.rest[: reading.rest.rfind(b"\n") + 1]
+    def _take_rest(self, reading: Reading, is_closed: bool, now: int) -> list[Block]:
+        """Take what no more is waited for: whole lines of a record, of a closed file all bytes."""
+        lines = reading.rest if is_closed else reading.rest[: reading.rest.rfind(b"\n") + 1]
         if not lines:
             return []
         self.progress, block = self.progress.take(reading, lines, reading.tail, now)
-        return [block]
+        return [replace(block, is_rest=block.goes_on)]
 
     def _search_end(self, cutter: Cutter, reading: Reading) -> tuple[bool, int]:
         """Return whether the over-long record has an end, or 16 MiB, and its known lines."""

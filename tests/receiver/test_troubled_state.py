@@ -120,13 +120,18 @@ def store(content: bytes) -> Callable[[Scene], object]:
 
 DAMAGES: dict[str, tuple[Callable[[Scene], object], str | None, str | None, bytes | None]] = {
     "entry": (forget_entry, "key p0 .* is gone", "set --to 5", ALL),
-    "entry, adopted": (forget_entry, "up to sequence 5; .*adopt", "adopt", ALL),
+    "entry, adopted": (forget_entry, "end before sequence 5; .*adopt", "adopt", ALL),
     "entry garbled": (lambda s: s.write_entry(b"{"), "not an offset.*adopt", "adopt", ALL),
-    "batch not committed": (die_and_forget_entry, "gone.*up to sequence 7; ", "adopt", ALL),
-    "KV ahead": (restore_files, "up to sequence 3.*is 5.*another --output", "set --to 3", ALL),
+    "batch not committed": (die_and_forget_entry, "gone.*end before sequence 7; ", "adopt", ALL),
+    "KV ahead": (restore_files, "end before sequence 3.*is 5.*another --output", "set --to 3", ALL),
     "KV ahead, adopted": (restore_files, "offsets adopt", "adopt", OLD),
-    "older store": (restore_store, "up to sequence 3.*is 5", "adopt", ALL),
-    "KV behind": (restore_entry, "up to sequence 5.*is 1.*offsets are older", "set --to 5", ALL),
+    "older store": (restore_store, "end before sequence 3.*is 5", "adopt", ALL),
+    "KV behind": (
+        restore_entry,
+        "end before sequence 5.*is 1.*offsets are older",
+        "set --to 5",
+        ALL,
+    ),
     "KV behind, adopted": (restore_entry, "offsets adopt", "adopt", ALL),
     "store removed": (lambda s: s.partition.store.unlink(), r"p0\.db is gone", "adopt", ALL),
     "store empty": (store(b""), r"p0\.db is gone", "adopt", ALL),

@@ -84,7 +84,7 @@ def test_any_bytes_of_a_file_arrive_and_the_program_ends_with_its_input(
     process = ship_input(logs_url, f"< {tmp_path / 'redirected'}")
 
     assert process.wait(120) == 0, process.last_output()
-    assert read_lines(logs_url) == ANY + b"\n"
+    assert read_lines(logs_url) == ANY
 
 
 def test_any_bytes_of_a_pipe_arrive_and_once_ends_when_its_writers_have_gone(
@@ -95,7 +95,7 @@ def test_any_bytes_of_a_pipe_arrive_and_once_ends_when_its_writers_have_gone(
         writer.write(ANY)
 
     assert process.wait(120) == 0, process.last_output()
-    assert read_lines(logs_url) == ANY + b"\n"
+    assert read_lines(logs_url) == ANY + b"\n" * way.is_named, "others may write to a named pipe"
     assert spooled(tmp_path) == 0
 
 
@@ -217,7 +217,7 @@ def test_a_named_pipe_is_taken_over_where_the_other_agent_ended(
         second.start()
         writer.write(b"another line\n")
 
-        wait_for_lines(logs_url, wanted + b"unfinished\nanother line\n", second)
+        wait_for_lines(logs_url, wanted + b"unfinished" + b"another line\n", second)
         assert second.stop(12) == 0
 
 

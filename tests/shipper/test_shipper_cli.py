@@ -68,6 +68,7 @@ def test_an_agent_loads_no_library_of_tables_pages_or_keys(logs_url: str, log: P
         *(("x", "--compression", "gzip"), ("x", "--max-line", "1"), ("x", "--grace", "soon")),
         *(("x", "--round-size", "x"), ("x", "--server", "nats://a:b"), ("x", "--flie", "x")),
         *(("x", "--include-lines", "[a"), ("x", "--exclude-lines", "a(")),
+        *(("x", "--include-lines", "x*"), ("x", "--exclude-lines", "debug|")),
         *(("x", "--priority", text) for text in ("8", "warn", "0..3")),
     ],
     ids=" ".join,
@@ -77,6 +78,37 @@ def test_a_bad_value_is_a_usage_error_that_names_the_option(arguments: tuple[str
 
     assert done.exit_code == 2
     assert arguments[1] in done.output
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--unit", "nginx"], ["--exclude-unit", "nginx"], ["--priority", "err"]),
+        *(["--journal-directory", "/x"], ["--journal-format", "json"]),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("command", [[], ["check"]])
+def test_an_option_of_the_journal_without_journal_is_refused(
+    command: list[str], options: list[str]
+) -> None:
+    done = CliRunner().invoke(logshipper, [*command, "--file", "x", "--once", *options])
+
+    assert done.exit_code == 2
+    assert f"{options[0]} needs --journal" in done.output
+
+
+@pytest.mark.parametrize("option", ["--unit", "--exclude-unit"])
+def test_a_path_is_no_unit(option: str) -> None:
+    text = fails(2, "--journal", option, "/mnt/data")
+
+    assert f"{option}: /mnt/data is a path; give the name of its unit, such as mnt-data" in text
+
+
+def test_check_takes_every_option_that_shipping_takes() -> None:
+    own = {option for one in logshipper.params for option in one.opts} - {"--version"}
+
+    assert own == {option for one in logshipper.commands["check"].params for option in one.opts}
 
 
 @pytest.mark.parametrize("text", ["3", '"3"', '"err"'])

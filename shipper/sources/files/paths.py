@@ -13,10 +13,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from nats_logship.app.exits import ConfigurationError
-
 _MAGIC = re.compile(r"[*?[]")
-_MOST_GLOBS = 1_000  # that one pattern may expand to
+_MOST_GLOBS, _SHOWN = 1_000, 60  # that one pattern may expand to; characters of it in a message
 _TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
 
 
@@ -29,21 +27,24 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the globs that a pattern with alternatives expands to, as in a shell: `a{b,c{d,}}`.
 
     Braces without a comma between them are plain characters, and so are those within brackets.
-    Raises `ConfigurationError` for more than 1,000 globs.
+    Raises ValueError for more than 1,000 globs.
     """
-    tokens = _TOKEN.findall(pattern)
-    for start in (number for number, token in enumerate(tokens) if token == "{"):
-        commas, end = _parts_of_brace(tokens, start)
-        if commas and end:
-            ends = [start, *commas, end]
-            before, after = "".join(tokens[:start]), "".join(tokens[end + 1 :])
-            parts = ["".join(tokens[a + 1 : b]) for a, b in itertools.pairwise(ends)]
-            behind = expand_braces(after)
-            inner = [one for part in parts for one in expand_braces(part)]
-            if len(inner) * len(behind) > _MOST_GLOBS:
-                raise ConfigurationError(f"{pattern} expands to more than {_MOST_GLOBS:,} globs")
-            return [f"{before}{one}{rest}" for one in dict.fromkeys(inner) for rest in behind]
-    return [pattern]
+    left, found = [_TOKEN.findall(pattern)], list[str]()
+    while left:
+        tokens = left.pop()
+        braces = _find_braces(tokens)
+        least = len(left) + len(found) + 1 + sum(len(one) - 2 for one in braces)
+        if least > _MOST_GLOBS:
+            shown = pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…"
+            raise ValueError(f"{shown} expands to more than {_MOST_GLOBS:,} globs")
+        if not braces:
+            found.append("".join(tokens))
+            continue
+        at = min(braces)
+        before, after = tokens[: at[0]], tokens[at[-1] + 1 :]
+        parts = [tokens[a + 1 : b] for a, b in itertools.pairwise(at)]
+        left += [before + part + after for part in reversed(parts)]
+    return [*dict.fromkeys(found)]
 
 
 def split_globs(value: object) -> object:
@@ -61,7 +62,8 @@ def split_globs(value: object) -> object:
 
 
 def check_braces(pattern: str) -> None:
-    """Raise ValueError for a brace without its partner, but in a path that exists."""
+    """Raise ValueError for too many globs, or a lone brace, but in a path that exists."""
+    expand_braces(pattern)
     depth = 0
     for token in _TOKEN.findall(pattern):
         depth += (token == "{") - (token == "}")
@@ -72,16 +74,16 @@ def check_braces(pattern: str) -> None:
         raise ValueError(f"{pattern} has {lone} without {missing}; [{lone}] is the brace itself")
 
 
-def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
-    """Return the positions of a brace's commas, and of its end; 0 if it has no end."""
-    depth, commas = 0, []
-    for at in range(start, len(tokens)):
-        depth += (tokens[at] == "{") - (tokens[at] == "}")
-        if depth == 1 and tokens[at] == ",":
-            commas.append(at)
-        if not depth:
-            return commas, at
-    return commas, 0
+def _find_braces(tokens: Sequence[str]) -> list[list[int]]:
+    """Return the positions of each brace with commas, of these and of its end."""
+    open_, found = list[list[int]](), list[list[int]]()
+    for at, token in enumerate(tokens):
+        if token == "{":
+            open_.append([at])
+        elif open_ and token in ",}":
+            open_[-1].append(at)
+            found += [open_.pop()] if token == "}" else []
+    return [one for one in found if len(one) > 2]
 
 
 def fixed_part(pattern: str) -> str:

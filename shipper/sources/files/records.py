@@ -9,35 +9,40 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from nats_logship.wire.containers import name_container
 from nats_logship.wire.records import Records, parse_records
 
 _NANOSECONDS = 1000
 _FIRST_WINDOW = 4096  # bytes at the end of a block in which a boundary is searched first
 _WIDER = 8
-
-# also where the folders of a host are mounted elsewhere, such as at /host
-_CONTAINERS = ("/var/log/containers/", "/var/log/pods/", "/var/lib/docker/containers/")
-_PREFIX = r'(?:\S+ std(?:out|err) [PF] |{"log":")'
+_PREFIX = r'(\S+ std(out|err) [PF] |{"log":")'
 _WHOLE = r'^\S+ std(?:out|err) F|^{"log":"(?:[^"\\]|\\.)*\\n"'
-_LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)"
+# Each message names the expression: keep them short. Docker writes a tab as \t, a quote as \" and
+# an escape as \u001b.
+_COLORS = r"((\x1b|\\u001b)\[[\d;]*m)*"
+_LEVEL = "TRACE|DEBUG|INFO|NOTICE|WARN(ING)?|ERROR|CRITICAL|FATAL|SEVERE"
+_SHORT_LEVEL = "TRC|TRAC|DBG|DEBU|INF|WRN|ERRO?|FTL|FATA|PANI"
+# a name, a level or a time; not `[SQL: …` or `[signal SIGSEGV: …`, which belong to a trace
+_BRACKET = r"\[(\d+[-/:]|pid: |([\w./ -]|:\w)+\])"
+_BEGINS = rf'{_BRACKET}|{{ ?\\?"|<\d'
 
 
 Preset = Literal["python", "java", "go", "iso-date", "indented"]
-"""Records by name: what their first lines begin with, behind the prefix of a container."""
+"""Records by name: what their first lines begin with, behind colours and a container's prefix."""
 
 _STARTS: dict[Preset, str] = {
-    # lines of a log begin with a time, a level or a bracket; the others belong to the line before.
-    # Docker writes a tab as \t
-    "python": rf"(?:[^\sa-zA-Z\\]|{_LEVEL}[ :\]|-]|Level \d+:)",
+    # lines of a log begin with a time, a level or a bracket; the others belong to the line before
+    "python": rf"(\d|{_BEGINS}|({_LEVEL})\b|[IWEF]\d{{4}} |Level \d+:|--- Logging error )",
     "java": (
-        rf"(?:[^\sa-zA-Z.\\]|{_LEVEL}[ \]|-]|[A-Z][a-z][a-z] \d\d?, \d\d\d\d |Exception in thread )"
+        rf"(\d|{_BEGINS}|({_LEVEL})[^:\w]|####<|[A-Z][a-z][a-z] \d+, \d{{4}} |Exception in thread )"
     ),
     "go": (
-        r"(?:\d\d\d\d[/-]\d|[IWEF]\d\d\d\d |{|(?:time|level|ts)=|panic: |fatal error: |SIG[A-Z]+: "
-        rf"|{_LEVEL}[ :\]|-]|[A-Z][A-Z][A-Z][A-Z]\[\d|http: panic serving )"
+        rf"(\d+[-/:.]\d|{_BEGINS}|({_LEVEL}|{_SHORT_LEVEL})\b|[IWEF]\d{{4}} "
+        r"|(time|t|ts|level|lvl|caller|logger)=|panic: |fatal error: |SIG[A-Z]+: "
+        "|http: panic serving )"
     ),
-    "iso-date": r"\[?\d\d\d\d-\d\d-\d\d",
-    "indented": r"[^\s\\]",
+    "iso-date": rf"\[?{_COLORS}\d{{4}}-\d\d-\d\d",
+    "indented": r'([^\s\\\x1b]|\\")',
 }
 
 
@@ -59,14 +64,16 @@ class RecordRules:
         """Return the rules of a start expression, of a preset, or of containers alone."""
         plain, inner = "", f"end:{_WHOLE}"
         if preset is not None:
-            plain, inner = (f"start:^{prefix}{_STARTS[preset]}" for prefix in ("", _PREFIX))
+            plain, inner = (
+                f"start:^{prefix}{_COLORS}{_STARTS[preset]}" for prefix in ("", _PREFIX)
+            )
         elif start:
             plain = inner = f"start:{start}"
         return cls(plain, inner, timeout // timedelta(microseconds=1) * _NANOSECONDS, lines)
 
     def records_of(self, path: str) -> Records | None:
         """Return the records of a file at a path, which leads through no link."""
-        found = self.in_containers if any(map(path.__contains__, _CONTAINERS)) else self.plain
+        found = self.in_containers if name_container(path) else self.plain
         return parse_records(found) if found else None
 
 

@@ -149,7 +149,9 @@ def inspect(
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     compression = paths.compression_of(path)
     if not stat.S_ISREG(status.st_mode):
-        refusal = "is a pipe, a socket or a device, not a file"
+        refusal = "is a socket or a device, not a file"
+        if stat.S_ISFIFO(status.st_mode):
+            refusal = "is a pipe; name each pipe in --file, without *; it must exist at the start"
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
     entry = FileEntry(
         path=path,

@@ -1,5 +1,7 @@
 """`logbroker get` says of every message what it holds, also if that is no line."""
 
+import json
+
 import pytest
 
 from nats_logship.client.connection import Connection
@@ -44,3 +46,23 @@ def test_a_message_without_lines_says_what_it_is(
     shown = call("get", "1")
 
     assert f"\nholds           {text}" in shown.stdout, shown.stderr
+
+
+def test_a_message_of_records_shows_them_whole_and_what_begins_one(
+    call: Call, logs_url: str
+) -> None:
+    trace = b"1 failed\nTraceback:\n  at a\nValueError\n"
+    one = Section("/var/log/a", Span("1-a", 0, 37), 37, 4, records="start:^[0-9]")
+
+    async def publish(connection: Connection) -> None:
+        headers = encode_origin(Origin(**AGENT, sections=(one,)))
+        await connection.ask("logs.p0.web01", trace, headers)
+
+    ask(logs_url, publish)
+
+    shown, as_json = call("get", "1"), call("get", "1", "--json")
+
+    assert "/var/log/a, bytes [0, 37), records by start:^[0-9]\n" in shown.stdout, shown.stderr
+    assert shown.stdout.endswith(f"\n\n{trace.decode()}")
+    assert json.loads(as_json.stdout)["text"] == trace.decode()
+    assert json.loads(as_json.stdout)["spans"][0]["records"] == "start:^[0-9]"

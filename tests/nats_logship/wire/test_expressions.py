@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_logship.wire.expressions import bounded_expression, expression, matching_runs
+from nats_logship.wire.expressions import (
+    bounded_expression,
+    expression,
+    expression_for_some_lines,
+    matching_runs,
+)
 from nats_logship.wire.levels import LEVELS, find_level, level_runs
 from receiver.table.level import find_levels, have_level
 
@@ -56,6 +61,27 @@ def test_a_block_has_the_matches_of_its_lines(
 def test_an_expression_that_is_wrong_or_costly_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         bounded_expression(text)
+
+
+@pytest.mark.parametrize("text", ["", "debug|", "x*", ".*", "^", "(a|)b?", "^(?:x|.*)$"])
+def test_an_expression_that_chooses_every_line_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(ValueError, match=r"so every line: write . instead of .*, or write .. for"):
+        expression_for_some_lines(text)
+
+
+@pytest.mark.parametrize("text", ["^$", r"^\s*$", "debug|^$", r"\d|^$", "^x*$", "^.{0,300}$", "."])
+def test_an_expression_may_choose_empty_and_short_lines(text: str) -> None:
+    assert expression_for_some_lines(text)
+
+
+def test_an_expression_may_have_many_short_alternatives() -> None:
+    assert expression_for_some_lines("|".join(f"GET /{number:x}/health" for number in range(999)))
+
+
+@pytest.mark.parametrize("text", [r"(\w{1,30}\W?){1,30}#", "([a-h].{0,300}){3}#"])
+def test_an_expression_that_would_slow_down_every_line_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is too large .* of at most 1000"):
+        expression_for_some_lines(text)
 
 
 @given(

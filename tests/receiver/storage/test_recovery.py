@@ -54,7 +54,7 @@ def test_the_offset_says_whether_the_last_batch_is_kept_undone_or_refused(
 
     with pytest.raises(Damaged) as raised:
         find_first_to_undo(BATCH, offset, 3)
-    for part in ("up to sequence 20", f"the offset is {next_}", "adopt --partition 3`"):
+    for part in ("files end before sequence 20", f"the offset is {next_}", "adopt --partition 3`"):
         assert part in str(raised.value)
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from nats_logship.app.timestamps import to_nanoseconds
+from nats_logship.wire.containers import name_container
 from nats_logship.wire.levels import level_runs
 from nats_logship.wire.records import parse_records
 from nats_logship.wire.stream_message import StreamMessage
-from receiver.storage.containers import name_container
 from receiver.table.columns import GROUP_BYTES, Splitter, cut_groups, make_rows
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
@@ -188,7 +188,11 @@ def test_fractions_of_different_lengths_are_read_in_one_file() -> None:
         ("/var/log/pods/shop_web-0_4f/app/0.log", _WEB),
         (f"/var/log/containers/web-0_shop_app-{'a' * 64}.log", _WEB),
         (f"/var/lib/docker/containers/{'b' * 64}/{'b' * 64}-json.log", {"container": "b" * 64}),
+        (f"/d/100000.1/containers/{'b' * 64}/{'b' * 64}-json.log.1", {"container": "b" * 64}),
+        ("/mnt/data/log/pods/shop_web-0_4f/app/0.log.20260109-071108.gz", _WEB),
         ("/var/log/app.log", {}),
+        ("/var/lib/docker/containers/b/b-json.log", {}),
+        ("/var/log/pods/notes.log", {}),
     ],
 )
 def test_the_path_of_a_file_names_its_container(path: str, expected: dict[str, str]) -> None:

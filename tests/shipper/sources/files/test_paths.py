@@ -1,5 +1,6 @@
 """What a glob names, what an exclusion covers, and the names that rotation gives."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nats_logship.app.configuration import load
-from nats_logship.app.exits import ConfigurationError
 from shipper.settings import ShipperSettings
 from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.files.paths import Selection, group_of, pattern_of
+from shipper.sources.inputs import find_inputs
 
 
 @pytest.mark.parametrize(
@@ -170,11 +171,21 @@ def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
     assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]
 
 
-def test_braces_that_expand_to_millions_of_globs_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
-        Selection.of(["/tmp/" + "{a,b}" * 22])
-    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
-        Selection.of(["/tmp/x"], ["/tmp/{" + ",".join(map(str, range(1001))) + "}"])
+@pytest.mark.parametrize("setting", ["file", "exclude"])
+@pytest.mark.parametrize(
+    "braces",
+    [
+        *("{aa,bb}" * 10, "{a,b}" * 5000, "{a," * 2000 + "}" * 2000, "{{a,b},{a,b}}" * 200),
+        "{a,a}" * 300,
+        "{" + ",".join(map(str, range(1001))) + "}",
+    ],
+    ids=["1,024", "very many", "nested", "both", "the same", "one"],
+)
+def test_braces_that_expand_to_over_a_thousand_globs_are_refused(setting: str, braces: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        load(ShipperSettings, {"file": ("x",), setting: (f"/tmp/{braces}",)}, None)
+    text = refused.value.message
+    assert text == f"--{setting}: {f'/tmp/{braces}'[:60]}… expands to more than 1,000 globs"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +208,19 @@ def test_a_path_that_exists_may_have_any_brace(tmp_path: Path) -> None:
 
     settings = load(ShipperSettings, {"file": (str(path),)}, None)
     assert settings.select_files({}).shows(str(path))
+
+
+def test_braces_that_name_pipes_are_as_if_each_pipe_was_given(tmp_path: Path) -> None:
+    pattern = f"{tmp_path}/{{a,b}}.{{fifo,log}}"
+    assert load(ShipperSettings, {"file": (pattern,)}, None).file == (pattern,)
+    for name in ("a.fifo", "b.fifo"):
+        os.mkfifo(tmp_path / name)
+
+    found = load(ShipperSettings, {"file": ("x", pattern)}, None).file
+
+    names = ("a.fifo", "a.log", "b.fifo", "b.log")
+    assert found == ("x", *(f"{tmp_path}/{name}" for name in names))
+    assert [*find_inputs(found)] == [f"{tmp_path}/a.fifo", f"{tmp_path}/b.fifo"]
 
 
 def test_commas_of_a_variable_separate_globs_but_not_in_braces(

@@ -1,5 +1,6 @@
 """Records of several lines: where a follower cuts them, and what it waits for."""
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -192,6 +193,13 @@ async def test_a_long_record_of_one_of_two_files_waits_until_it_has_ended(
 
 CRI = b"2026-01-01T00:00:00.1Z stdout P one \n2026-01-01T00:00:00.2Z stdout F two\n"
 OTHER = b"2026-01-01T00:00:00.1Z stderr F err\n"
+ID = "0d" * 32
+LAYOUTS = (
+    "host/var/log/pods/default_web_1-f/app/0.log",
+    "data/log/pods/default_web_1-f/app/12.log.20260109-071108",
+    f"docker/containers/{ID}/{ID}-json.log",
+    f"var/lib/docker/100000.100000/containers/{ID}/{ID}-json.log.1",
+)
 DOCKER = b'{"log":"one \\\\n","stream":"stdout"}\n{"log":"two \\\\\\n","stream":"stdout"}\n'
 
 
@@ -204,15 +212,16 @@ DOCKER = b'{"log":"one \\\\n","stream":"stdout"}\n{"log":"two \\\\\\n","stream":
     ],
 )
 @pytest.mark.parametrize("is_linked", [False, True])
-async def test_the_pieces_of_a_containers_line_are_a_record(
-    tmp_path: Path, make_host: MakeHost, first: bytes, rest: bytes, is_linked: bool
+@pytest.mark.parametrize("real", LAYOUTS)
+async def test_the_pieces_of_a_containers_line_are_a_record_wherever_its_folder_is(
+    tmp_path: Path, make_host: MakeHost, first: bytes, rest: bytes, real: str, is_linked: bool
 ) -> None:
-    pods = tmp_path / "host/var/log/pods/default_web"
-    pods.mkdir(parents=True)
-    (tmp_path / "web.log").symlink_to(pods / "0.log")
+    log = tmp_path / real
+    log.parent.mkdir(parents=True)
+    (tmp_path / "web.log").symlink_to(log)
     rules = RecordRules.of("", None, timedelta(seconds=2), 500)
-    host = make_host("web.log" if is_linked else "host/var/log/pods/*/*.log", records=rules)
-    (pods / "0.log").write_bytes(first + rest)
+    host = make_host("web.log" if is_linked else real, records=rules)
+    log.write_bytes(first + rest)
 
     assert await gathered(host) == first
     host.later += 3 * SECOND
@@ -313,13 +322,137 @@ net/http.(*conn).serve.func1()
 ]
 
 
-@pytest.mark.parametrize(
-    ("preset", "records"), [("python", BASIC_CONFIG), ("java", SPRING), ("go", PANICS)]
-)
-def test_a_preset_cuts_records_as_a_person_would(preset: Preset, records: list[bytes]) -> None:
-    rules = RecordRules.of("", preset, timedelta(seconds=2), 500).records_of("/a.log")
-    assert rules is not None
-    assert rules.split(b"".join(records)) == records
+SQLALCHEMY = [
+    b"""2026-01-02 03:04:05,123 ERROR root: failed
+Traceback (most recent call last):
+  File "a.py", line 3, in <module>
+sqlalchemy.exc.ProgrammingError: (psycopg2.errors.UndefinedTable) relation "x" does not exist
+LINE 1: select * from x
+                      ^
+
+[SQL: select * from x where id = %(id)s]
+[parameters: {'id': 1}]
+(Background on this error at: https://sqlalche.me/e/20/f405)
+""",
+    b"2026-01-02 03:04:06,123 INFO root: next\n",
+]
+POOL = [
+    b"""[2026-01-02 03:04:05,123: ERROR/ForkPoolWorker-1] Task failed
+multiprocessing.pool.RemoteTraceback:
+\"""
+Traceback (most recent call last):
+  File "pool.py", line 3, in worker
+__mp_main__.Failed: 1
+\"""
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "a.py", line 3, in <module>
+py4j.protocol.Py4JJavaError: An error occurred while calling o0.show.
+: java.lang.ArithmeticException: / by zero
+\tat org.apache.spark.sql.Dataset.show(Dataset.scala:1)
+""",
+    b"--- Logging error ---\nTraceback (most recent call last):\nMessage: 'x'\nArguments: ()\n",
+]
+PYTHON_LINES = [
+    b"[2026-01-02 03:04:05 +0000] [7] [INFO] Listening at: http://0.0.0.0:8000 (7)\n",  # gunicorn
+    b"\x1b[32mINFO\x1b[0m:     Started server process [\x1b[36m7\x1b[0m]\n",  # uvicorn
+    b'INFO:     127.0.0.1:1 - "GET / HTTP/1.1" 200 OK\n',
+    b'[02/Jan/2026 03:04:05] "GET / HTTP/1.1" 200 1\n',  # Django
+    b"[I 260102 03:04:05 web:2348] 200 GET / (::1) 1.00ms\n",  # Tornado
+    b"\x1b[2m2026-01-02 03:04:05\x1b[0m [\x1b[32m\x1b[1minfo     \x1b[0m] \x1b[1mx\x1b[0m\n",
+    b"[pid: 7|app: 0|req: 1/1] 127.0.0.1 () {1 vars in 2 bytes} GET /\n",  # uWSGI
+    b"[INFO/MainProcess] created temp directory\n",  # multiprocessing
+    b"\x1b[33mWARNING \x1b[0m root: x\n",  # colorlog
+    b"\x1b[32m2026-01-02 03:04:05.123\x1b[0m | \x1b[1mINFO    \x1b[0m | a:b:1 - x\n",  # loguru
+    b"I0102 03:04:05.123456 7 main.py:3] x\n",  # absl
+    b'{"event": "x", "level": "info"}\n',
+    b"<14>x\n",
+]
+SPRING_REPORT = [
+    b"""2026-01-02T03:04:05.123Z ERROR 1 --- [main] o.s.b.d.LoggingFailureAnalysisReporter :
+
+***************************
+APPLICATION FAILED TO START
+***************************
+
+Web server failed to start. Port 8080 was already in use.
+""",
+    b"""[2026-01-02T03:04:05,123][ERROR][o.e.b.Elasticsearch] [node-1] fatal exception
+java.lang.IllegalStateException: {
+  x
+}
+\tSuppressed: java.io.IOException: closed
+""",
+    b"Jan 02, 2026 3:04:05 AM com.example.App main\nSEVERE: failed\njava.io.IOException: x\n",
+    b"[main] INFO com.example.App - simple\n",
+    b"\x1b[2m2026-01-02T03:04:05.123Z\x1b[0;39m \x1b[32m INFO\x1b[0;39m 1 --- [main] x\n",
+    b"\x1b[34mINFO \x1b[0;39m x\n",  # logback
+    b"[0.012s][info][gc] Using G1\n",
+    b"####<Jan 2, 2026 3:04:05 AM UTC> <Error> <x>\n",
+    b'{"@timestamp":"2026-01-02T03:04:05Z"}\n',
+]
+GO_LINES = [
+    b'[GIN] 2026/01/02 - 03:04:05 | 200 | 1.2ms | 127.0.0.1 | GET "/"\n',
+    b'[GIN] 2026/01/02 - 03:04:06 |\x1b[97;42m 500 \x1b[0m| GET "/x"\n',
+    b"[GIN-debug] Listening and serving HTTP on :8080\n",
+    b"[INFO] hclog\n",
+    b"3:04AM INF zerolog\n",
+    b"\x1b[90m3:04AM\x1b[0m \x1b[32mINF\x1b[0m zerolog\n",
+    b"INF zerolog without time\n",
+    b"03:04:05 log.Ltime\n",
+    b"03:04:05.123456 main.go:7: log.Lmicroseconds\n",
+    b"2026/01/02 03:04:05 INFO slog\n",
+    b"2026-01-02T03:04:05.123Z\t\x1b[34mINFO\x1b[0m\tmain.go:7\tzap\n",
+    b"1.7000000001e+09\tinfo\tzap\n",
+    b"INFO\tzap without time\n",
+    b"\x1b[31mERRO\x1b[0m[0000] logrus\n",
+    b"\x1b[1;91mFATA\x1b[0m charm\n",
+    b"I0102 03:04:05.123456       7 main.go:7] klog\n",
+    b"ts=2026-01-02T03:04:05Z caller=main.go:7 level=info msg=go-kit\n",
+    b"t=2026-01-02T03:04:05+0000 lvl=info msg=log15\n",
+    b'127.0.0.1 - - [02/Jan/2026:03:04:05 +0000] "GET / HTTP/1.1" 200 1\n',
+    b'{"level":"info","msg":"x"}\n',
+    b"2026/01/02 03:04:05 [ERROR] 2 errors occurred:\n\t* a\n\t* b\n\n",
+]
+RUST = [
+    b"\x1b[2m2026-01-02T03:04:05Z\x1b[0m \x1b[32m INFO\x1b[0m a\n",  # tracing
+    b"\x1b[90m[\x1b[0m2026-01-02T03:04:05Z \x1b[32mINFO \x1b[0m a\x1b[90m]\x1b[0m b\nnote\n",
+    b"[2026-01-02T03:04:06Z] b\n",
+]
+COLOURED = [b"\x1b[31mTrace\x1b[0m\n\x1b[2m  at a\x1b[0m\n\tat b\n", b"next\n", b'"quoted"\n']
+
+LOGS: dict[Preset, list[bytes]] = {
+    "python": [*BASIC_CONFIG, *SQLALCHEMY, *POOL, *PYTHON_LINES],
+    "java": [*SPRING, *SPRING_REPORT],
+    "go": [*PANICS, *GO_LINES],
+    "iso-date": RUST,
+    "indented": COLOURED,
+}
+
+
+def _cri(line: bytes) -> bytes:
+    return b"2026-11-29T08:00:00.1Z stdout F " + line
+
+
+def _docker(line: bytes) -> bytes:
+    text = json.dumps({"log": line.decode(), "stream": "stdout"}, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+@pytest.mark.parametrize("preset", LOGS)
+def test_a_preset_cuts_the_logs_of_many_loggers_as_a_person_would(preset: Preset) -> None:
+    rules, records = RecordRules.of("", preset, timedelta(seconds=2), 500), LOGS[preset]
+
+    plain = rules.records_of("/a.log")
+    assert plain is not None
+    assert plain.split(b"".join(records)) == records
+    contained = rules.records_of(f"/{LAYOUTS[0]}")
+    assert contained is not None
+    for wrap in (_cri, _docker):
+        wrapped = [b"".join(map(wrap, one.splitlines(keepends=True))) for one in records]
+        assert contained.split(b"".join(wrapped)) == wrapped
 
 
 @pytest.mark.parametrize("container", [False, True])
@@ -330,7 +463,7 @@ def test_a_preset_cuts_records_as_a_person_would(preset: Preset, records: list[b
 async def test_a_preset_joins_real_traces_also_in_a_container(
     tmp_path: Path, make_host: MakeHost, preset: Preset, record: bytes, container: bool
 ) -> None:
-    folder = tmp_path / "var/log/pods" if container else tmp_path
+    folder = tmp_path / "pods/default_web_1-f/app" if container else tmp_path
     folder.mkdir(parents=True, exist_ok=True)
     if container:
         lines = record.splitlines()

@@ -1,6 +1,7 @@
 """Which container wrote a source file, by the paths of the kubelet and of Docker.
 
-Pure functions of paths. Only names that Kubernetes allows count: lower case, digits, `-` and `.`.
+Pure functions of paths. The last names of a path decide, as the folders before them may be mounted
+or moved. Only names that Kubernetes allows count: lower case, digits, `-` and `.`.
 """
 
 import re
