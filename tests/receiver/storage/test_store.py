@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nats_logship import history, table_files, table_query
+from nats_logship import history, table_files, table_pieces, table_query
 from receiver.storage import database, store
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from receiver.storage.rows import FileRow
@@ -26,7 +26,7 @@ any_text = st.one_of(
 names_of_files = st.lists(any_text, min_size=1, max_size=8, unique=True)
 MODULES = {
     Path(module.__file__).resolve()
-    for module in (database, history, store, table_files, table_query)
+    for module in (database, history, store, table_files, table_pieces, table_query)
 }
 ROOT = Path(store.__file__).resolve().parents[2]
 PROGRAMS = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
