@@ -17,7 +17,7 @@ from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
-from receiver.search.merge import Groups, Side, keep_newest, merge
+from receiver.search.merge import Groups, Side, merge
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.table import TableSide
 
@@ -114,7 +114,7 @@ class TableFinder:
             found += [one async for some in groups for one in some]
         if self._before:
             found += await self._before.find_last(most)
-        return keep_newest(found, most)
+        return sorted(found, key=lambda one: one.order)[-most:]
 
     def add_context(self, groups: Groups, most: int) -> Groups:
         """See `Finder`."""

@@ -20,8 +20,7 @@ class Found(NamedTuple):
 
     `stream`, `sequence` and `pos` are the key of the first line; empty for received files. If it
     `begins`, lines were left out before it. `records` are the lines as they belong together; None:
-    each is alone. `record` is the `pos` of the line that begins the record, as tables have it. If
-    it `goes_on`, the rest of its last line or record is not known.
+    each is alone. If it `goes_on`, the rest of its last line or record is not known.
     """
 
     host: str
@@ -34,18 +33,12 @@ class Found(NamedTuple):
     is_context: bool = False
     begins: bool = False
     records: tuple[bytes, ...] | None = None
-    record: int | None = None
     goes_on: bool = False
 
     @property
     def order(self) -> tuple[int, str, int, int]:
         """By this lines are ordered, as those of tables."""
         return (self.time or 0) // 1000, self.stream, self.sequence, self.pos
-
-    @property
-    def record_key(self) -> tuple[str, int, str, int | None]:
-        """Names the record that the first line belongs to."""
-        return self.stream, self.sequence, self.file, self.record
 
     @classmethod
     def from_table(cls, record: Sequence[Line]) -> "Found":
@@ -62,7 +55,6 @@ class Found(NamedTuple):
             pos=first.pos,
             records=(lines,) if len(record) > 1 else None,
             goes_on=in_order[-1].is_piece,
-            record=first.record,
         )
 
     @classmethod
@@ -77,7 +69,6 @@ class Found(NamedTuple):
             sequence=lines.sequence,
             pos=lines.number,
             records=lines.records,
-            record=lines.number,
             goes_on=lines.goes_on,
         )
 

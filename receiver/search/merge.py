@@ -1,10 +1,9 @@
 """Joins lines of several places in the order of their storage."""
 
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from itertools import groupby
 from sys import maxsize
 
 from receiver.search.found import Found
@@ -48,10 +47,3 @@ async def merge(sides: list[Side]) -> Groups:
                 )
             else:
                 await side.fetch()
-
-
-def keep_newest(found: Iterable[Found], most: int) -> list[Found]:
-    """Return the last lines in the order of storage, or so many records."""
-    ordered = sorted(found, key=lambda one: one.order)
-    records = [list(some) for _, some in groupby(ordered, lambda one: one.record_key)]
-    return [one for some in records[-most:] for one in some]
