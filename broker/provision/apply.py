@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half_restored
@@ -188,7 +189,7 @@ async def provision_alone(
             )
         return await apply(connection, desired)
 
-    return await _provision(connection, desired, set_up())
+    return await _provision(connection, desired, set_up)
 
 
 async def provision_cluster(
@@ -198,19 +199,25 @@ async def provision_cluster(
 
     `report` gets each reason for waiting, and an empty text at the end. Raises `OperatorError`.
     """
-    return await _provision(connection, desired, _join(connection, desired, report))
+    return await _provision(connection, desired, partial(_join, connection, desired, report))
 
 
 async def _provision(
-    connection: Connection, desired: Topology, set_up: Awaitable[tuple[Step, ...]]
+    connection: Connection,
+    desired: Topology,
+    set_up: Callable[[], Awaitable[tuple[Step, ...]]],
+    attempts: int = 2,
 ) -> list[Mapping[str, Any]]:
     try:
-        done = await set_up
+        done = await set_up()
         # a restore that was interrupted may have deleted any stream, and needs a running broker
         is_set_up = await find_stream_info(connection, f"KV_{CONFIG_BUCKET}") is not None
         count = await read_streams(connection) if is_set_up else desired.stream_count
         infos = [await find_stream_info(connection, name) for name in stream_names(count)]
     except (ConnectionLost, Rejected) as error:
+        # a reload that changes rights closes connections, also this one
+        if attempts > 1 and isinstance(error, ConnectionLost):
+            return await _provision(connection, desired, set_up, attempts - 1)
         raise OperatorError(f"cannot set up nats-server at {connection.servers}: {error}") from None
     # the rights of receivers were made for the declared number
     if count != desired.stream_count:

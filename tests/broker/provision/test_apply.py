@@ -3,13 +3,15 @@
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from broker.provision.apply import apply, carry_out, read_actual
+from broker.provision.apply import apply, carry_out, provision_alone, read_actual
 from broker.provision.plan import plan
 from broker.topology import Topology
-from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 
 pytestmark = pytest.mark.nats
@@ -74,3 +76,37 @@ async def test_a_start_deletes_nothing(fresh: Connection, caplog: pytest.LogCapt
     assert await held(fresh) == 10
     assert "LOGS is not changed, because the change deletes" in caplog.text
     assert "`logbroker apply --discard old --max-bytes 300` asks first" in caplog.text
+
+
+def lose_answers(connection: Connection, monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
+    """Lose the connection once after each of these calls, in any order."""
+    call, left = connection.api, [*lost]
+
+    async def lose(name: str, *given: Any) -> dict[str, Any]:
+        answer = await call(name, *given)
+        if name in left:
+            left.remove(name)
+            raise ConnectionLost("unexpected EOF")
+        return answer
+
+    monkeypatch.setattr(connection, "api", lose)
+
+
+@pytest.mark.parametrize("lost", ["STREAM.NAMES", "STREAM.CREATE.LOGS", "STREAM.INFO.LOGS"])
+async def test_a_reload_that_closes_our_own_connection_is_carried_out_again(
+    fresh: Connection, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    lose_answers(fresh, monkeypatch, lost)
+
+    infos = await provision_alone(fresh, BEFORE, frozenset())
+
+    assert [info["config"]["name"] for info in infos] == ["LOGS"]
+
+
+async def test_a_connection_that_is_lost_again_is_an_error(
+    fresh: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_answers(fresh, monkeypatch, "STREAM.NAMES", "STREAM.NAMES")
+
+    with pytest.raises(OperatorError, match=r"cannot set up nats-server at .*: unexpected EOF"):
+        await provision_alone(fresh, BEFORE, frozenset())
