@@ -85,17 +85,15 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 @click.option("--hosts", is_flag=True, help="Also print a line for each host's file.")
 @settings_options(ReceiverSettings, BROKER_FIELDS | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
-    """Show each partition's owner, how far behind it is, why it is blocked, and received files."""
+    """Show each partition's owner, how far behind it is, why it is blocked; tables, and files."""
     settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
     from nats_logship.client.connection import ELECTION, ask_broker
-    from receiver.status.status import Status, collect_partitions
+    from receiver.status.status import collect_status
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask_broker(
-        settings, "logreceiver status", lambda c: collect_partitions(c, now), ELECTION
-    )
-    found = Status.with_stores(partitions, settings.state)
+    known = ask_broker(settings, "logreceiver status", lambda c: collect_status(c, now), ELECTION)
+    found = known.with_stores(settings.state)
     if as_json:
         click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # a path may be no UTF-8
     else:

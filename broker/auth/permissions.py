@@ -48,7 +48,7 @@ Receiver `all` of all partitions publishes, in place of the subjects with `p2`:
     API.CONSUMER.{CREATE.LOGS,CREATE.LOGS.>,NAMES.LOGS}  reads through any consumer
     API.CONSUMER.{INFO,RESET,MSG.NEXT,DELETE}.LOGS.*     the same
     API.{STREAM.MSG.GET,DIRECT.GET}.LOGS    `replay`, `verify` and SQL read the stream directly
-    API.STREAM.MSG.GET.KV_LOGS_OFFSETS      reads offsets
+    API.STREAM.{INFO,MSG.GET}.KV_LOGS_OFFSETS   lists and reads offsets, and how far tables are
 
 It has a right to every consumer: a wildcard of NATS matches whole tokens, never `receiver-*`.
 
@@ -275,7 +275,7 @@ def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
 def _grant_all_partitions(names: Sequence[str]) -> tuple[str, ...]:
     return (
         *_prefix_api(*(call.format(name) for name in names for call in _RECEIVER_CALLS)),
-        *_prefix_api(f"STREAM.MSG.GET.{_OFFSETS}"),
+        *_prefix_api(f"STREAM.INFO.{_OFFSETS}", f"STREAM.MSG.GET.{_OFFSETS}"),
         *(f"$JS.ACK.{name}.>" for name in names),
         f"$KV.{OFFSETS_BUCKET}.*",
     )

@@ -19,13 +19,12 @@ from broker.inspect.status import (
     BrokerStatus,
     PartitionStatus,
     StreamStatus,
-    TableStatus,
     describe_links,
-    format_rounded,
 )
 from broker.report import NodeReport
 from nats_logship.app.text import format_count, format_names, printable
-from nats_logship.app.units import format_size
+from nats_logship.app.units import format_rounded, format_size
+from nats_logship.client.table_status import TableStatus
 
 CHECKS = ("connection", "stream", "space", "receivers", "certificates", "sites")
 """The names of all checks, in their order."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
@@ -15,30 +15,24 @@ from broker.inspect.status import (
     PartitionStatus,
     SiteStatus,
     StreamStatus,
-    TableStatus,
 )
-from broker.inspect.streams import (
-    KnownTable,
-    count_by_subject,
-    read_interval_in_force,
-    read_known_layout,
-    read_pauses,
-    read_tables,
-)
+from broker.inspect.streams import read_interval_in_force, read_known_layout, read_pauses
 from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, Denied, Rejected
+from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.find import find_message
+from nats_logship.client.owners import ask_owner
+from nats_logship.client.stream_state import count_by_subject
+from nats_logship.client.tables import collect_tables
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import consumer_name, parse_subject, partition_filter
 
 Answer = TypeVar("Answer")
-_RECEIVER_PATIENCE = 1.0  # seconds for the answer of a receiver
 _PATIENCE = 10.0  # seconds in which `observe` ends, and
 _ASK_AGAIN = 7.0  # in which it repeats its questions; the last ones end within the rest
 
@@ -86,7 +80,7 @@ async def collect_status(connection: Connection) -> BrokerStatus:
         collect_reports(connection, expected),
         read_pauses(connection),
         _add_receivers(connection, found),
-        _collect_tables(connection, found),
+        collect_tables(connection, [one.name for one in found.streams]),
     )
     known = [one for name in subjects if (one := parse_subject(name))]
     paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
@@ -214,57 +208,10 @@ async def _add_receivers(
     return tuple(found)
 
 
-async def _collect_tables(connection: Connection, status: BrokerStatus) -> tuple[TableStatus, ...]:
-    """Return the state of each table; none if this user may not ask for them."""
-    try:
-        known = await read_tables(connection)
-        infos = [await connection.api(f"STREAM.INFO.{one.name}") for one in status.streams]
-        return tuple([await _collect_table(connection, one, infos, status.now) for one in known])
-    except Denied:
-        return ()
-
-
-async def _collect_table(
-    connection: Connection, known: KnownTable, infos: Sequence[Mapping[str, Any]], now: str
-) -> TableStatus:
-    progress, behind, age = known.progress, 0, 0.0
-    if progress is None:
-        return TableStatus(id=known.id, readable=False)
-    for info in infos:
-        first = max(known.first_needed(info), int(info["state"]["first_seq"]))
-        waiting = max(0, int(info["state"]["last_seq"]) + 1 - first)
-        asked = {"seq": first, "next_by_subj": ">"}
-        if waiting and (oldest := await find_message(connection, info["config"]["name"], asked)):
-            age = max(age, (parse_time(now) - oldest.stored_at) / SECOND)
-        behind += waiting
-    running: bool | None = None if progress.presence else False
-    if progress.presence and (answer := await _ask_receiver(connection, progress.presence)):
-        running = bool(answer["running"])
-    return TableStatus(
-        id=known.id,
-        table=progress.table,
-        owner=progress.owner,
-        epoch=progress.epoch,
-        committed_at=progress.committed_at,
-        rows=progress.rows,
-        files=progress.files,
-        behind=behind,
-        behind_seconds=age,
-        running=running,
-        between_runs=progress.once and progress.released,
-    )
-
-
 async def _ask_receiver(connection: Connection, presence: str) -> dict[str, Any] | None:
     """Return the answer of a receiver, with `running`; None if this user may not ask it."""
-    try:
-        subject = f"logship.receiver.{presence}"
-        answer = await connection.request(subject, patience=_RECEIVER_PATIENCE)
-    except Denied:
-        return None
-    except (ConnectionLost, Rejected):
-        return {"running": False}
-    return {**(json_object(bytes(answer.data)) or {}), "running": True}
+    is_running, answer = await ask_owner(connection, presence)
+    return None if is_running is None else {**(json_object(answer) or {}), "running": is_running}
 
 
 def _describe_receiver(one: PartitionStatus, answer: Mapping[str, Any] | None) -> dict[str, Any]:

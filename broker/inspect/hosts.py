@@ -8,14 +8,16 @@ from typing import Any
 from broker.inspect.collect import collect_brief_status
 from broker.inspect.message import read_facts
 from broker.inspect.reader import MessageReader, get_last_message
-from broker.inspect.status import PartitionStatus, format_rounded
-from broker.inspect.streams import count_by_subject, list_streams, read_pauses
+from broker.inspect.status import PartitionStatus
+from broker.inspect.streams import list_streams, read_pauses
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND, format_time, parse_time, to_datetime
+from nats_logship.app.units import format_rounded
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
+from nats_logship.client.stream_state import count_by_subject
 from nats_logship.wire.pause import active_pause
 from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.stream_message import StreamMessage

@@ -13,8 +13,9 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_fiel
 
 from broker.report import NodeReport
 from nats_logship.app.text import format_count
-from nats_logship.app.timestamps import SECOND
-from nats_logship.app.units import format_duration, format_size
+from nats_logship.app.timestamps import SECOND, shorten_time
+from nats_logship.app.units import format_rounded, format_size
+from nats_logship.client.table_status import TableStatus
 from nats_logship.wire.pause import Pause
 
 _OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a silent site again after 10 s
@@ -22,12 +23,6 @@ _OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a silent site again a
 Limit = Annotated[int | None, BeforeValidator(lambda value: value if value >= 0 else None)]
 Age = Annotated[float | None, BeforeValidator(lambda value: value / SECOND or None)]
 Count = Annotated[int, BeforeValidator(lambda values: len(values or ()))]
-
-
-def format_rounded(seconds: float) -> str:
-    """Write a length of time to the second below an hour, else to the minute."""
-    whole = int(seconds)
-    return format_duration(timedelta(seconds=whole if whole < 3600 else whole // 60 * 60))
 
 
 def _info(*path: str, default: Any = ...) -> Any:
@@ -153,42 +148,6 @@ class PartitionStatus(BaseModel, frozen=True):
         return float(self.receiver.get("missing_seconds") or 0.0)
 
 
-class TableStatus(BaseModel, frozen=True):
-    """A table that `logreceiver table` writes, by its entry in LOGS_OFFSETS.
-
-    `behind` is how many messages it may not have yet, `behind_seconds` the age of the oldest of
-    them. `running` says whether its owner answers, None if that is unknown. `between_runs`: the
-    last run with `--once` has ended in order. `readable` is False for an entry that cannot be read.
-    """
-
-    id: str
-    table: str = ""
-    owner: str = ""
-    epoch: int = 0
-    committed_at: str = ""
-    rows: int = 0
-    files: int = 0
-    behind: int = 0
-    behind_seconds: float = 0.0
-    running: bool | None = None
-    between_runs: bool = False
-    readable: bool = True
-
-    def text(self) -> str:
-        """Return its state for a person."""
-        if not self.readable:
-            return f"{self.id}: its entry cannot be read"
-        state = f"{self.behind} behind" if self.behind else "up to date"
-        age = f", the oldest for {format_rounded(self.behind_seconds)}" if self.behind else ""
-        has = f"{self.rows} rows in {format_count(self.files, 'file')}"
-        last = (
-            f"last commit {_shorten_time(self.committed_at)}" if self.committed_at else "no commit"
-        )
-        nobody = "runs with --once" if self.between_runs else "nobody"
-        owner = nobody if self.running is False else self.owner
-        return f"{self.table}: {state}{age}, {has}, {last}, written by {owner} ({self.id})"
-
-
 class BrokerStatus(BaseModel, frozen=True):
     """A broker at one moment; `now` is its clock, `answer_seconds` how long an answer took.
 
@@ -302,7 +261,7 @@ def describe_links(node: NodeReport) -> str:
 
 def _describe_stream(stream: StreamStatus, now: str) -> Iterator[tuple[str, str]]:
     used = _format_use(stream.bytes, stream.max_bytes)
-    since = f", since {_shorten_time(stream.first_time)}" if stream.messages else ""
+    since = f", since {shorten_time(stream.first_time)}" if stream.messages else ""
     yield "stream", f"{stream.name}: {format_count(stream.messages, 'message')}, {used}{since}"
     if stream.wanted_replicas > 1 or not stream.leader:
         leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
@@ -318,7 +277,7 @@ def format_partition(one: PartitionStatus) -> tuple[str, ...]:
         *("-" if value is None else str(value) for value in (one.offset, one.behind)),
         format_rounded(one.behind_seconds) if one.behind_seconds else "-",
         "-" if one.epoch is None else str(one.epoch),
-        _shorten_time(one.committed_at) if one.committed_at else "-",
+        shorten_time(one.committed_at) if one.committed_at else "-",
         "UNREADABLE" if one.error else _format_owner(one),
     )
 
@@ -327,7 +286,3 @@ def _format_owner(one: PartitionStatus) -> str:
     if not one.missing_seconds or one.owner is None:
         return one.owner or "nobody yet"
     return f"{one.owner} (gone)" if not one.released else f"nobody, last {one.owner}"
-
-
-def _shorten_time(time: str) -> str:
-    return time[:19] + "Z"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.inspect.reader import MessageReader, find_sequence_at
-from broker.inspect.streams import count_by_subject, read_tables, require_partitions
+from broker.inspect.streams import require_partitions
 from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
 from broker.retention.snapshots import complete_snapshots
@@ -21,6 +21,8 @@ from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import at_sequence
+from nats_logship.client.stream_state import count_by_subject
+from nats_logship.client.tables import read_tables
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import parse_subject, partition_filter

@@ -52,3 +52,8 @@ def format_time(nanoseconds: int, timespec: str = "microseconds") -> str:
     if timespec == "nanoseconds":
         return f"{format_datetime(moment)[:-1]}{nanoseconds % 1000:03d}Z"
     return format_datetime(moment, timespec)
+
+
+def shorten_time(time: str) -> str:
+    """Return an RFC 3339 time in UTC without its part of a second."""
+    return time[:19] + "Z"

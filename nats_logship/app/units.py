@@ -47,6 +47,12 @@ def format_duration(length: timedelta) -> str:
     return "".join(parts)
 
 
+def format_rounded(seconds: float) -> str:
+    """Write a length of time to the second below an hour, else to the minute."""
+    whole = int(seconds)
+    return format_duration(timedelta(seconds=whole if whole < 3600 else whole // 60 * 60))
+
+
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
 """A setting that holds a duration."""
 

@@ -1,6 +1,6 @@
 """The state of a stream as its leader reports it: when it was created, which sequences it holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +10,8 @@ from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import Ancestor, ancestors, is_being_restored
 from nats_logship.wire.streams import STREAM
+
+_PAGE_PATIENCE = 30.0  # seconds for a page of subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,26 @@ def parse_stream_state(info: Mapping[str, Any]) -> StreamState:
         size=state["bytes"],
         last=datetime.fromisoformat(state["last_ts"]),
     )
+
+
+async def count_by_subject(
+    connection: Connection, streams: Sequence[str], wanted: str = ">"
+) -> dict[str, int]:
+    """Return the number of messages on each subject that matches `wanted`.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    found: dict[str, int] = {}
+    for stream in streams:
+        own: dict[str, int] = {}
+        total = 1
+        while len(own) < total:
+            body = {"subjects_filter": wanted, "offset": len(own)}
+            info = await connection.api(f"STREAM.INFO.{stream}", body, patience=_PAGE_PATIENCE)
+            page, total = info["state"].get("subjects") or {}, info.get("total", 0)
+            # new and removed subjects shift the pages, so a page may hold nothing new
+            if page.keys() <= own.keys():
+                break
+            own |= page
+        found |= own
+    return found

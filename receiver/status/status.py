@@ -1,4 +1,4 @@
-"""The status of partitions and received files: one document, printed as tables or as JSON.
+"""The status of partitions, tables and received files: one document, printed as text or as JSON.
 
 KV and the streams have offsets and what waits; a running owner answers with what only it knows; the
 stores on this machine have the files.
@@ -23,6 +23,8 @@ from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import StreamReader, at_sequence
+from nats_logship.client.table_status import TableStatus
+from nats_logship.client.tables import collect_tables
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
@@ -95,14 +97,14 @@ class HostFile(BaseModel):
 
 
 class Status(BaseModel):
-    """The partitions, and the received files by the stores in `state_dir`."""
+    """The partitions, the tables, and the received files by the stores in `state_dir`."""
 
     partitions: Sequence[ReceivedPartition]
+    tables: Sequence[TableStatus] = ()
     state_dir: Path | None = None
     files: Sequence[HostFile] = ()
 
-    @classmethod
-    def with_stores(cls, partitions: Sequence[ReceivedPartition], state: Path) -> "Status":
+    def with_stores(self, state: Path) -> "Status":
         """Return the status with the files of all stores in a folder that can be read."""
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
@@ -111,7 +113,7 @@ class Status(BaseModel):
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)
-        return cls(partitions=partitions, state_dir=state, files=files)
+        return self.model_copy(update={"state_dir": state, "files": files})
 
     def show(self, *, with_hosts: bool = False) -> None:
         """Print the status as tables."""
@@ -122,6 +124,8 @@ class Status(BaseModel):
                 show("", f"partition {one.partition} is blocked since {why.since}, {reason}")
             if one.error:
                 show("", f"partition {one.partition} cannot be received: {one.error}")
+        for known in self.tables:
+            show("", f"table {known.text()}")
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
@@ -137,6 +141,18 @@ class Status(BaseModel):
 
 def _show_table(head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str]) -> None:
     show(table(head, rows, range(len(head)), less))
+
+
+async def collect_status(connection: Connection, now: datetime) -> Status:
+    """Ask the broker and the owners about all partitions and tables.
+
+    Raises `Rejected`, `ConnectionLost`, `ConfigurationError`.
+    """
+    streams = (await require_layout(connection)).names
+    partitions, tables = await asyncio.gather(
+        collect_partitions(connection, now), collect_tables(connection, streams)
+    )
+    return Status(partitions=partitions, tables=tables)
 
 
 async def collect_partitions(

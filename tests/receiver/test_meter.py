@@ -187,7 +187,7 @@ def test_a_status_has_the_files_of_all_readable_stores(tmp_path: Path) -> None:
     add(tmp_path, tmp_path, *sizes, moment=NOW)
     (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
 
-    assert list(Status.with_stores([], tmp_path).files) == [
+    assert list(Status(partitions=[]).with_stores(tmp_path).files) == [
         HostFile(path=path, last_line="2026-11-21T00:00:00Z", size=size, segments=segments)
         for path, size, segments in (("db.log", 3, 0), ("web01.log", 15, 2))
     ]
@@ -207,7 +207,7 @@ def test_a_user_who_can_only_read_the_stores_sees_the_files(is_running: bool) ->
                 path.chmod(0o755 if path == state else 0o644)
             os.seteuid(65534)
             try:
-                found = Status.with_stores([], state).files
+                found = Status(partitions=[]).with_stores(state).files
             finally:
                 os.seteuid(0)
 

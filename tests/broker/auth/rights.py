@@ -38,7 +38,7 @@ STREAMS = (
         Row(
             bucket,
             {
-                "info": "watch ops",
+                "info": "all watch ops" if bucket == OFFSETS else "watch ops",
                 "get": "all watch ops" if bucket == OFFSETS else "watch ops",
                 "get several": "watch ops",
                 "copy": "ops" if bucket == OFFSETS else "away ops",
