@@ -81,7 +81,7 @@ class ProgramSettings(BaseSettings):
     credential_kinds: ClassVar[Sequence[str]] = ()
     """The kinds of credentials that the program accepts, first the one it needs; empty for all."""
     models: ClassVar[Sequence[str]] = ()
-    """All models of the program, as `module:class`: variables of the others are no mistakes."""
+    """All models of the program, as `module:class`: settings of the others are no mistakes."""
     secrets: ClassVar[Sequence[str]] = ()
     """The settings that name files with secrets."""
     _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
@@ -179,18 +179,21 @@ def _find_credential(program: str) -> Path | None:
 
 
 def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
-    """Read a file; raises `ConfigurationError`."""
+    """Read the settings of a file that are not of another model; raises `ConfigurationError`."""
     import tomllib  # most programs start without a file
 
     try:
         text = path.read_bytes().decode("utf-8")
         if model.credential_kinds:
             check_kind(path, text, model.program, model.credential_kinds)
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+    if foreign := content.keys() - _names_of(model):
+        foreign &= _names_of_all(model)
+    return {key: value for key, value in content.items() if key not in foreign}
 
 
 def _has_secret(content: Mapping[str, Any]) -> bool:
@@ -206,11 +209,11 @@ def _merge(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
 def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
     """Return the settings in the environment; raises `ConfigurationError` for an unknown one."""
     prefix = prefix_of(model)
-    known = _variables_of(model)
+    known = {f"{prefix}{one}".upper() for one in (*_names_of(model), "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
         if name.startswith(prefix) and name not in known:
-            known = known.union(*map(_variables_of, map(pkgutil.resolve_name, model.models)))
+            known |= {f"{prefix}{one}".upper() for one in _names_of_all(model)}
         is_unknown = name.startswith(prefix) and name not in known
         if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
             raise ConfigurationError(
@@ -219,8 +222,12 @@ def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
     return EnvSettingsSource(model)()
 
 
-def _variables_of(model: type[ProgramSettings]) -> set[str]:
-    return {f"{prefix_of(model)}{name_of(one)}".upper() for one in (*model.model_fields, "config")}
+def _names_of(model: type[ProgramSettings]) -> set[str]:
+    return set(map(name_of, model.model_fields))
+
+
+def _names_of_all(model: type[ProgramSettings]) -> set[str]:
+    return _names_of(model).union(*map(_names_of, map(pkgutil.resolve_name, model.models)))
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:

@@ -83,14 +83,23 @@ def test_other_variables_with_the_prefix_are_refused(
     )
 
 
-def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(
-    monkeypatch: pytest.MonkeyPatch,
+def test_all_commands_of_a_program_take_its_settings_and_pass_over_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SINCE": "2h", "LEVEL": "error"}
-    for name, value in (variables | {"OUTPUT": "/srv", "TABLE": "/srv/table"}).items():
-        monkeypatch.setenv(f"LOGRECEIVER_{name}", value)
+    shared = {"server": "nats://b1:4222", "partition": "0", "since": "2h", "level": "error"}
+    shared |= {"output": "/srv", "table": "/srv/table", "compress": "gzip"}
+    file, models = tmp_path / "x.toml", (ReceiverSettings, ReplaySettings, SearchSettings)
+    file.write_text("".join(f'{name} = "{value}"\n' for name, value in shared.items()), "utf-8")
+    for model in (*models, TableSettings):
+        assert load(model, {}, file).server == ("nats://b1:4222",)
 
-    for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
+    file.write_text('lvel = "error"', "utf-8")
+    with pytest.raises(ConfigurationError, match="lvel: not a setting of logreceiver; .* level"):
+        load(SearchSettings, {}, file)
+
+    for name, value in shared.items():
+        monkeypatch.setenv(f"LOGRECEIVER_{name.upper()}", value)
+    for model in (*models, TableSettings):
         assert load(model, {}, None).server == ("nats://b1:4222",)
 
     monkeypatch.setenv("LOGRECEIVER_LVEL", "error")
