@@ -162,6 +162,7 @@ def prepare_kubernetes(kitchen: Kitchen) -> None:
 def prepare_applications(kitchen: Kitchen) -> None:
     for name in ("cart", "shop"):
         kitchen.write(f"srv/apps/{name}/app.log", f"{name}\n")
+    kitchen.changes = {"web01/srv/": f"web01{kitchen.root}/srv/"}
 
 
 def prepare_lines(kitchen: Kitchen) -> None:
@@ -228,10 +229,10 @@ def prepare_move(kitchen: Kitchen) -> None:
     kitchen.stand_in(
         "systemctl",
         """case $1 in
-        start) timeout 200 logreceiver --partition all --output "$OUTPUT" > received.log 2>&1 &
+        enable) timeout 200 logreceiver --partition all --output "$OUTPUT" > received.log 2>&1 &
           echo $! >> pids
           for _ in $(seq 900); do [ -s "$OUTPUT/web01.log" ] && exit; sleep 0.2; done; exit 1 ;;
-        stop) kill $(cat pids)
+        disable) kill $(cat pids)
           while kill -0 $(cat pids) 2>/dev/null; do sleep 0.2; done; rm pids ;;
         esac""",
     )
@@ -239,12 +240,13 @@ def prepare_move(kitchen: Kitchen) -> None:
     kitchen.stand_in("rsync", f'cp -a "$2" "{new}/srv"')
     kitchen.stand_in(
         "ssh",
-        f'export OUTPUT={new}/srv/logs; shift; exec "${{@//"{kitchen.root}/srv"/"{new}/srv"}}"',
+        f'''export OUTPUT={new}/srv/logs; shift; set -- "${{@#/opt/logship/bin/}}"
+        exec "${{@//"{kitchen.root}/srv"/"{new}/srv"}}"''',
     )
     kitchen.environment["OUTPUT"] = str(kitchen.root / "srv/logs")
     start = kitchen.processes.start(
         "first",
-        ["bash", "-c", f"cd {kitchen.work} && {kitchen.bin}/systemctl start logreceiver@all"],
+        ["bash", "-c", f"cd {kitchen.work} && {kitchen.bin}/systemctl enable --now logreceiver@all"],
         kitchen.environment
         | {
             "LOGRECEIVER_SERVER": kitchen.suite.url,
