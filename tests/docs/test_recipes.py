@@ -246,7 +246,7 @@ def prepare_move(kitchen: Kitchen) -> None:
     kitchen.environment["OUTPUT"] = str(kitchen.root / "srv/logs")
     start = kitchen.processes.start(
         "first",
-        ["bash", "-c", f"cd {kitchen.work} && {kitchen.bin}/systemctl enable --now logreceiver@all"],
+        ["bash", "-c", f"cd {kitchen.work} && {kitchen.bin}/systemctl enable"],
         kitchen.environment
         | {
             "LOGRECEIVER_SERVER": kitchen.suite.url,

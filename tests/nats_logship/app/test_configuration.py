@@ -94,7 +94,7 @@ def test_all_commands_of_a_program_take_its_settings_and_pass_over_those_of_othe
         assert load(model, {}, file).server == ("nats://b1:4222",)
 
     file.write_text('lvel = "error"', "utf-8")
-    with pytest.raises(ConfigurationError, match="lvel: not a setting of logreceiver; .* level"):
+    with pytest.raises(ConfigurationError, match=r"lvel: not a setting of logreceiver; .* level"):
         load(SearchSettings, {}, file)
 
     for name, value in shared.items():
