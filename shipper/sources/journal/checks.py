@@ -6,11 +6,10 @@ import shutil
 from shipper.sources.journal.headers import JournalFolder
 from shipper.sources.journal.journal import describe_unopened
 from shipper.sources.journal.process import PROGRAM, Run, find_unopenable
-from shipper.sources.journal.rules import Options, name_unit
+from shipper.sources.journal.rules import UNIT_NAMES, Options, name_unit
 
 _PATIENCE = 10.0  # seconds
 _MOST_VALUES = 4 * 1024 * 1024  # bytes
-_UNIT_FIELDS = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
 
 
 def check_journal(options: Options) -> tuple[list[str], list[str]]:
@@ -34,7 +33,7 @@ def find_doubts(options: Options) -> list[str]:
     """Return a sentence on each unit that is asked for, and of which there is no entry yet."""
     if not options.rules.units:
         return []
-    known = {unit for field in _UNIT_FIELDS for unit in _list_values(field, options.folder)}
+    known = {unit for field in UNIT_NAMES for unit in _list_values(field, options.folder)}
     globs = ((text, name_unit(text)) for text in options.rules.units)
     missing = [text for text, one in globs if not fnmatch.filter(known, one)]
     return [f"there is no entry of a unit {text} yet; check --unit" for text in missing]

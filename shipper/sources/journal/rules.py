@@ -2,14 +2,13 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
-NAMES = (
-    *("PRIORITY", "_PID", "_UID", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT"),
-)
+UNIT_NAMES = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT", "_SYSTEMD_SLICE")
+NAMES = ("PRIORITY", "_PID", "_UID", *UNIT_NAMES)
 """The fields that rules need."""
 
 _FIRST_LINE = r"start:^\S"  # `format` indents further lines
@@ -40,8 +39,8 @@ def name_unit(text: str) -> str:
 class EntryRules:
     """Entries of one of `units`, if any, and of none of `excluded`, that are urgent enough.
 
-    Units are globs. `least` is the largest number of a priority that is shipped; with one, entries
-    without a priority are left out.
+    Units are globs; one that ends in `.slice` is of all units in such a slice, too. `least` is the
+    largest number of a priority that is shipped; with one, entries without a priority are left out.
     """
 
     units: tuple[str, ...] = ()
@@ -60,20 +59,20 @@ class EntryRules:
         managed = get(b"UNIT") if get(b"_PID") == _MANAGER else None
         is_root = get(b"_UID") == _ROOT
         others = (get(b"OBJECT_SYSTEMD_UNIT"), get(b"COREDUMP_UNIT")) if is_root else ()
-        return self._selects(get(b"PRIORITY", b""), get(b"_SYSTEMD_UNIT"), managed, *others)
+        units = (get(b"_SYSTEMD_UNIT"), managed, *others)
+        return self._selects(get(b"PRIORITY", b""), get(b"_SYSTEMD_SLICE"), *units)
 
     @cached_property
     def _selects(self) -> Callable[..., bool]:
-        wanted, unwanted = _compile(self.units), _compile(self.excluded)
+        is_wanted, is_unwanted = _matcher_of(self.units), _matcher_of(self.excluded)
         urgent = [b"%d" % number for number in range(8 if self.least is None else self.least + 1)]
 
         @lru_cache(4096)
         def selects(priority: bytes, *found: bytes | None) -> bool:
-            units = [one for one in found if one]
             return not (
                 (self.least is not None and priority not in urgent)
-                or (self.units and not any(map(wanted.match, units)))
-                or (self.excluded and any(map(unwanted.match, units)))
+                or (self.units and not is_wanted(*found))
+                or (self.excluded and is_unwanted(*found))
             )
 
         return selects
@@ -105,6 +104,20 @@ class Options:
         return "" if self.is_json else _FIRST_LINE
 
 
-def _compile(globs: Sequence[str]) -> re.Pattern[bytes]:
-    parts = (fnmatch.translate(name_unit(one)) for one in globs)
-    return re.compile("|".join(parts).encode("utf-8", "surrogateescape"))
+def _matcher_of(globs: Sequence[str]) -> Callable[..., bool]:
+    """Return whether a slice, and the units of an entry in it, are among those of the globs."""
+    names = [name_unit(one) for one in globs]
+    slices, every = _compile(one for one in names if one.endswith(".slice")), _compile(names)
+
+    def is_match(slice_: bytes | None, *units: bytes | None) -> bool:
+        # `system*` is not meant for all that is in system.slice
+        return bool(slices.fullmatch(slice_ or b"")) or any(
+            every.fullmatch(unit) for unit in units if unit
+        )
+
+    return is_match
+
+
+def _compile(globs: Iterable[str]) -> re.Pattern[bytes]:
+    parts = "|".join(map(fnmatch.translate, globs)) or "(?!)"
+    return re.compile(parts.encode("utf-8", "surrogateescape"))

@@ -231,6 +231,31 @@ async def test_units_and_priorities_that_are_left_out_are_no_gap(
     assert list(reading.files.values()) == [6]
 
 
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (EntryRules(units=("x.slice",)), [0, 1]),
+        (EntryRules(units=("*.slice",)), [0, 1, 2]),
+        (EntryRules(units=("x.slice", "b")), [0, 1, 2]),
+        (EntryRules(excluded=("x.slice",)), [2, 3]),
+        (EntryRules(excluded=("*.slice",)), [3]),
+        (EntryRules(excluded=("system*",)), [0, 1, 2, 3]),
+        (EntryRules(units=("*.slice",), excluded=("a",)), [1, 2]),
+    ],
+)
+async def test_a_slice_is_all_units_in_it_as_for_journalctl(
+    journal: JournalWriter, tmp_path: Path, rules: EntryRules, expected: list[int]
+) -> None:
+    journal.write(1, _SYSTEMD_UNIT="a.service", _SYSTEMD_SLICE="x.slice")
+    journal.write(1, _SYSTEMD_UNIT="init.scope", UNIT="x.slice", _PID="1")
+    journal.write(1, _SYSTEMD_UNIT="b.service", _SYSTEMD_SLICE="system.slice")
+    journal.write(1, _SYSTEMD_UNIT="c.service")
+    reading = Reading(tmp_path, rules=rules)
+    assert await reading.read() == [f"entry {number:08d}" for number in expected]
+    assert not reading.gaps
+    assert "check --unit" not in reading.texts
+
+
 async def test_units_are_checked_once_and_only_when_there_is_a_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
