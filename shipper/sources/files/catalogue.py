@@ -227,7 +227,7 @@ class Catalogue:
         rest = []
         rotated = oldest_first(sample for sample in candidates if not sample.entry.is_live)
         for sample in (*live, *rotated):
-            same = self.memory.find_same_inode(sample, but=truncated.get(sample.entry.key))
+            same = self.memory.find_same(sample, but=truncated.get(sample.entry.key))
             best = decide(FileState.FOUND, Matched(same)).cursor if same else None
             if best is None:
                 rest.append(sample)

@@ -11,8 +11,8 @@ from nats_logship.wire.positions import Cursor
 from shipper.clock import Now
 from shipper.sources.files.decide import FileState, Known, Presence
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.identity import FileEntry, FileKey, Sample
-from shipper.sources.files.paths import group_of
+from shipper.sources.files.identity import HEAD_BYTES, FileEntry, FileKey, Sample
+from shipper.sources.files.paths import compression_of, group_of
 from shipper.sources.files.succession import is_dated_before, is_newer, is_newer_by_name
 
 _CLOCK_SLACK = 20_000_000
@@ -170,6 +170,7 @@ class Memory:
     def index(self) -> None:
         """Sort known files by group, and remembered ones by inode as well."""
         followed, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
+        by_archive: defaultdict[str, list[Cursor]] = defaultdict(list)
         for key, file in self.files.items():
             # if another file got its inode, its own group may show a copy; its live path may have
             # come since it was seen
@@ -179,7 +180,10 @@ class Memory:
         for cursor in self.remembered.values():
             by_group[group_of(cursor.path, self.live_paths)].append(cursor)
             by_inode[cursor.identity.inode].append(cursor)
-        self.followed_in, self.remembered_in, self.by_inode = followed, by_group, by_inode
+            if compression_of(cursor.path) and cursor.identity.head_length >= HEAD_BYTES:
+                by_archive[cursor.path].append(cursor)
+        self.followed_in, self.remembered_in = followed, by_group
+        self._by_inode, self._by_archive = by_inode, by_archive
         self._there = {(entry.group, key.inode) for key, entry in self.entries.items()}
 
     def find_known(self, group: str) -> list[Known]:
@@ -195,18 +199,25 @@ class Memory:
                 known.append(Known(cursor, presence))
         return known
 
-    def find_same_inode(self, sample: Sample, but: str | None) -> list[Cursor]:
-        """Return the cursors of remembered files that had its inode, and whose bytes it has.
+    def find_same(self, sample: Sample, but: str | None) -> list[Cursor]:
+        """Return the cursors of remembered files that it was, and whose bytes it has.
 
         `but` is the id of a file that was truncated there: its bytes are another file's by now.
         """
         return [
             cursor
-            for cursor in self.by_inode[sample.entry.key.inode]
+            for cursor in self._find_near(sample.entry)
             # its inode alone may soon be another file's
             if (cursor.offset or cursor.identity.head_length) and cursor.file != but
             if sample.has_all(cursor)
         ]
+
+    def _find_near(self, entry: FileEntry) -> set[Cursor]:
+        """Return the cursors of remembered files that had an inode, or were the archive at a path.
+
+        An archive that is half copied may be replaced by the whole one.
+        """
+        return {*self._by_inode[entry.key.inode], *self._by_archive[entry.path]}
 
     def find_unseen(self, undecided: Container[str] = ()) -> list[FollowedFile]:
         """Return the followed files that the last scan did not see, but for those of groups."""
@@ -238,7 +249,7 @@ class Memory:
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:
             cursors = [known.cursor for known in self.find_known(entry.group)]
-            near[entry] = {*cursors, *self.by_inode[entry.key.inode]}
+            near[entry] = {*cursors, *self._find_near(entry)}
         return near
 
     def find_originals(self, groups: Container[str]) -> list[FileEntry]:

@@ -152,23 +152,35 @@ def _has_content(seen: Sample, copy: int, original: FileEntry, descriptor: int) 
     """Whether a file has the bytes of an original: all, or 1 KiB at least if that is longer."""
     if not original.compression and seen.size > os.fstat(descriptor).st_size:
         return False
-    at, read, read_original = 0, _reader_of(copy, seen.entry), _reader_of(descriptor, original)
+    at, ours_in, theirs_in = 0, _content_of(copy, seen.entry), _content_of(descriptor, original)
     while at < _MOST_COMPARED:
-        ours = read(at, at + _STEP)
-        theirs = read_original(at, at + max(1, len(ours)))
+        ours = ours_in.read(at, at + _STEP)
+        theirs = theirs_in.read(at, at + max(1, len(ours)))
         if not ours:
             return not theirs or at >= HEAD_BYTES or seen.is_partial
         if ours != theirs:
-            return False
+            # it replaced its half copy, which is read to its end first
+            is_begun = ours.startswith(theirs) and at + len(theirs) >= HEAD_BYTES
+            return is_begun and seen.entry.path == original.path and not theirs_in.is_complete
         at += len(ours)
     return True
 
 
-def _reader_of(descriptor: int, entry: FileEntry) -> Callable[[int, int], bytes]:
-    """Return what reads the content between two positions, in order."""
-    if entry.compression is not None:
-        return Decompressor(descriptor, entry.compression).read
-    return lambda start, end: os.pread(descriptor, end - start, start)
+class _Plain:
+    """The content of a file that is not compressed."""
+
+    is_complete = True
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, start: int, end: int) -> bytes:
+        return os.pread(self._descriptor, end - start, start)
+
+
+def _content_of(descriptor: int, entry: FileEntry) -> Decompressor | _Plain:
+    packing = entry.compression
+    return _Plain(descriptor) if packing is None else Decompressor(descriptor, packing)
 
 
 def _probe(

@@ -1,5 +1,6 @@
 """A folder of archives alone: each is read once, whichever program compressed it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from shipper.sources.files.paths import Compression
 from shipper.sources.notices import NoticeKind
 from tests.shipper.conftest import read_lines
-from tests.shipper.host import Host, packed
+from tests.shipper.host import SECOND, Host, packed
 from tests.shipper.logs import Ship
 from tests.shipper.sources.files.conftest import MakeHost
 
@@ -59,6 +60,49 @@ async def test_archives_that_exist_are_not_read_from_their_end_but_new_ones_are(
     put(host, Compression.GZIP, "old-20260102")
 
     assert await host.ship() == b"old-20260102\n"
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+@pytest.mark.parametrize("was_at_rest", [False, True])
+async def test_an_archive_that_replaces_its_half_copy_is_read_from_where_that_ended(
+    make_host: MakeHost, *, was_at_rest: bool, is_down: bool
+) -> None:
+    host = make_host("*.gz")
+    content = b"".join(b"%s\n" % os.urandom(20).hex().encode() for _ in range(4000))
+    data, path = packed(content, Compression.GZIP), host.folder / "app.log.1.gz"
+    path.write_bytes(data[: len(data) // 3])
+    await host.ship_out()
+    host.later += 60 * SECOND * was_at_rest
+    await host.ship_out()
+    assert 0 < len(host.shipped) < len(content)
+
+    if is_down:
+        await host.follower.close()
+    (host.folder / "whole").write_bytes(data)
+    host.move("whole", path.name)
+    if is_down:
+        await host.restart_with_saved_positions()
+    for _ in range(3):
+        await host.ship_out()
+        host.later += 10 * SECOND
+
+    assert host.shipped == content
+
+
+async def test_an_archive_that_begins_like_another_one_of_its_name_by_chance_is_read(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.gz")
+    put(host, Compression.GZIP, "app.log.1")
+    await host.ship_out()
+    content = b"app.log.1\nanother line\n"
+
+    (host.folder / "other").write_bytes(packed(content, Compression.GZIP))
+    host.move("other", "app.log.1.gz")
+    for _ in range(3):
+        await host.ship_out()
+
+    assert host.shipped == b"app.log.1\n" + content
 
 
 async def test_a_pattern_that_names_no_archive_says_how_to_read_those_it_shows(
