@@ -158,7 +158,9 @@ class ShippingLoop:
         elif not blocks and self.source.has_ended:
             return False
         if not blocks:
-            await self._wait_for_change()
+            self.source.await_change()
+            await wait_for_event(self.source.wake, min(self._until_scan(), self.source.poll_in))
+            self.source.wake.clear()
         return True
 
     # scan
@@ -269,11 +271,6 @@ class ShippingLoop:
             await self._wait_for_acknowledgements()
             since = asyncio.get_running_loop().time() - self._sent_at
             await self._pause(self._interval - since)
-
-    async def _wait_for_change(self) -> None:
-        self.source.await_change()
-        await wait_for_event(self.source.wake, min(self._until_scan(), self.source.poll_in))
-        self.source.wake.clear()
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0 and not self.stopping.is_set():

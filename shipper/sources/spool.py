@@ -360,7 +360,8 @@ def open_spools(
         for name, path in list_inputs(home).items():
             if name not in wanted:
                 logger.warning("%s is spooled and not shipped: --file does not name it", path)
-        spools = [Spool(_input_of(path, once=once), home, **given) for path in paths]
+        inputs = (Input() if one == STANDARD_INPUT else NamedPipe(one, once=once) for one in paths)
+        spools = [Spool(one, home, **given) for one in inputs]
         for spool in spools:
             if not (spool.begin() or takes_over):
                 raise OperatorError(f"{spool.obstacle}; stop it first, or use --take-over")
@@ -370,7 +371,3 @@ def open_spools(
             "check --state-dir and --file"
         ) from None
     return spools
-
-
-def _input_of(path: str, *, once: bool) -> Input:
-    return Input() if path == STANDARD_INPUT else NamedPipe(path, once=once)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from nats_logship.wire.records import Records
 from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.file import FollowedFile, ReadLimits
@@ -193,13 +192,10 @@ class FileReader:
                     left -= len(data)
                     yield file, data
 
-    def _records_of(self, file: FollowedFile) -> Records | None:
-        return self.limits.records.records_of(file.entry.real)
-
     def _cutter_of(self, file: FollowedFile) -> Cutter:
-        limits, records = self.limits, self._records_of(file)
+        limits, rules = self.limits, self.limits.records
         sizes = limits.block_size, limits.max_line
-        return Cutter(file.progress, records, *sizes, limits.records.lines)
+        return Cutter(file.progress, rules.records_of(file.entry.real), *sizes, rules.lines)
 
     # reading lines
 

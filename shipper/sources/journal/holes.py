@@ -49,8 +49,8 @@ class Holes:
             if within > 0:
                 lost += self._count_unreadable(one, within)
         between = max(0, end - start) - _overlap(start, end, ranges)
-        of_others = _overlap(start, end, others) - _overlap_both(start, end, ranges, others)
-        return lost + max(0, between - of_others)
+        both = (_overlap(max(start, one.start), min(end, one.end), others) for one in ranges)
+        return lost + max(0, between - _overlap(start, end, others) + sum(both))
 
     def _count_unreadable(self, range_: _Range, missing: int) -> int:
         lacks = range_.end - range_.start - range_.entries - self._met[range_.start]
@@ -73,7 +73,3 @@ def _join(files: Iterable[JournalFile]) -> list[_Range]:
 
 def _overlap(start: int, end: int, ranges: Sequence[_Range]) -> int:
     return sum(max(0, min(end, one.end) - max(start, one.start)) for one in ranges)
-
-
-def _overlap_both(start: int, end: int, ranges: Sequence[_Range], others: Sequence[_Range]) -> int:
-    return sum(_overlap(max(start, one.start), min(end, one.end), others) for one in ranges)

@@ -227,7 +227,8 @@ class JournalReader:
         for entry in entries:
             number, mark, text = entry
             if number != journal.position:
-                if number < journal.position and self._is_same(journal, entry):
+                is_last = number == journal.position - 1 and journal.mark
+                if number < journal.position and (not is_last or mark == journal.mark):
                     continue
                 blocks += self._make_block(journal, lines)
                 lines, size = [], 0
@@ -248,10 +249,6 @@ class JournalReader:
             else:
                 journal.has_left_out = True
         return blocks + self._make_block(journal, lines)
-
-    def _is_same(self, journal: Journal, entry: JournalEntry) -> bool:
-        is_last = entry.number == journal.position - 1 and journal.mark
-        return not is_last or entry.mark == journal.mark
 
     def _reach(self, reading: _Reading, entry: JournalEntry, blocks: list[Block]) -> bool:
         """Pass over missing numbers before an entry; False if the run is to be repeated."""
