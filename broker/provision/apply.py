@@ -26,6 +26,7 @@ _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that ma
 _PAUSE = 0.5  # seconds between attempts in a cluster
 _LEADER_PATIENCE = 1.0  # seconds for an answer of a cluster that may have no leader
 _CLUSTER_PATIENCE = 5.0  # seconds for a step in a cluster; the next attempt finds a late one done
+_OVERLAP = 3.0  # seconds in which another broker may take a step that it planned before ours
 logger = logging.getLogger(__name__)
 
 
@@ -193,13 +194,18 @@ async def provision_alone(
 
 
 async def provision_cluster(
-    connection: Connection, desired: Topology, report: Callable[[str], None]
+    connection: Connection,
+    desired: Topology,
+    report: Callable[[str], None],
+    overlap: float = _OVERLAP,
 ) -> list[Mapping[str, Any]]:
     """Bring a cluster to the declared state, however long that takes; return STREAM.INFO of each.
 
-    `report` gets each reason for waiting, and an empty text at the end. Raises `OperatorError`.
+    `report` gets each reason for waiting, and an empty text at the end. After a limit was lowered,
+    it is checked again after `overlap` seconds. Raises `OperatorError`.
     """
-    return await _provision(connection, desired, partial(_join, connection, desired, report))
+    join = partial(_join, connection, desired, report, overlap)
+    return await _provision(connection, desired, join)
 
 
 async def _provision(
@@ -230,9 +236,14 @@ async def _provision(
 
 
 async def _join(
-    connection: Connection, desired: Topology, report: Callable[[str], None]
+    connection: Connection, desired: Topology, report: Callable[[str], None], overlap: float
 ) -> tuple[Step, ...]:
-    """Try `apply` until it succeeds, and return its steps."""
+    """Try `apply` until it succeeds and lowers no limit, and return all steps.
+
+    An update replaces the whole configuration. Another broker that read it before our update may
+    raise a limit again that we lowered.
+    """
+    taken: tuple[Step, ...] = ()
     while True:
         try:
             # without a leader there is no answer, so ask often and wait briefly
@@ -243,7 +254,10 @@ async def _join(
             if isinstance(error, ConfigurationError) and not isinstance(error, Refused):
                 raise
             report(str(error))
-        else:
-            report("")
-            return done
-        await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)
+            continue
+        report("")
+        taken += done
+        if not any(change.field == "max_bytes" for step in done for change in step.changes):
+            return taken
+        await asyncio.sleep(overlap)

@@ -1,13 +1,21 @@
 """A real server gets what is declared; a plan says what it deletes, and a start deletes nothing."""
 
+import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from broker.provision.apply import apply, carry_out, provision_alone, read_actual
+from broker.provision.apply import (
+    apply,
+    carry_out,
+    provision_alone,
+    provision_cluster,
+    read_actual,
+)
 from broker.provision.plan import plan
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -110,3 +118,43 @@ async def test_a_connection_that_is_lost_again_is_an_error(
 
     with pytest.raises(OperatorError, match=r"cannot set up nats-server at .*: unexpected EOF"):
         await provision_alone(fresh, BEFORE, frozenset())
+
+
+class SlowUpdates(Connection):
+    """A connection whose updates of streams wait until they are `allowed`."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__([url], "slow")
+        self.wanted, self.allowed = asyncio.Event(), asyncio.Event()
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float = 60
+    ) -> dict[str, Any]:
+        if name.startswith("STREAM.UPDATE."):
+            self.wanted.set()
+            await self.allowed.wait()
+        return await super().api(name, body, patience)
+
+
+async def test_a_limit_that_a_slower_broker_raises_again_is_lowered_again(
+    fresh: Connection, fresh_url: str
+) -> None:
+    async def limit() -> int:
+        return int((await fresh.api("STREAM.INFO.LOGS"))["config"]["max_bytes"])
+
+    async def join(connection: Connection, most: int) -> None:
+        own = replace(BEFORE, max_bytes=most, may_grow=False)
+        await provision_cluster(connection, own, lambda _: None, overlap=0.5)
+
+    await apply(fresh, replace(BEFORE, max_bytes=300))
+    slow = SlowUpdates(fresh_url)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(join(slow, 200))
+        await slow.wanted.wait()
+        group.create_task(join(fresh, 100))
+        while await limit() != 100:  # noqa: ASYNC110 - a value of the server
+            await asyncio.sleep(0.05)
+        slow.allowed.set()
+    await slow.close()
+
+    assert await limit() == 100
