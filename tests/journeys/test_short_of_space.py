@@ -1,6 +1,7 @@
-"""The stream is too small: hosts wait, and every line arrives once all the same."""
+"""Backpressure, not loss: lines wait in files and in the stream, and arrive all the same."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from broker.report import REPORT_SUBJECT
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import partition_of
-from receiver.consume.assignment import Done
+from receiver.consume.assignment import Blocked, Done
 from receiver.storage.anomalies import GAP_REPORTS
 from tests.receiver.partition import Partition
+from tests.shipper.conftest import read_lines
+from tests.shipper.logs import append, lines, rotate, wait_for_log
+from tests.support.oracle import judge
 from tests.support.processes import Process, wait_until
 from tests.support.suite import Suite
 
@@ -98,6 +102,45 @@ def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(sui
     assert last.wait(90) == 0
     first.receive()
 
-    for receiver, lines in ((first, kept_of(files[0])), (second, files[1].read_bytes())):
-        assert receiver.live.read_bytes() == lines
+    for receiver, kept in ((first, kept_of(files[0])), (second, files[1].read_bytes())):
+        assert receiver.live.read_bytes() == kept
         assert list(receiver.partition.output.glob(GAP_REPORTS)) == []
+
+
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_without_acks_lines_wait_for_a_broker_that_is_away_and_for_a_full_disk(
+    suite: Suite, *, is_killed: bool
+) -> None:
+    """A shipper that is killed meanwhile may repeat lines."""
+    log, host = suite.folder / "hosts" / "a.log", HOSTS[0]
+    append(log, lines(0, 10_000))
+    broker = suite.start_broker()
+    shipper = suite.start_shipper(host, [log], "--no-ack", "--poll-every", "50ms")
+    wait_until("they are stored", lambda: read_lines(suite.url) == lines(0, 10_000), 60, [shipper])
+
+    broker.kill()
+    append(log, lines(10_000, 20_000))
+    rotate(log)
+    append(log, lines(20_000, 30_000))
+    wait_for_log(shipper, "broker away")
+    if is_killed:
+        shipper.kill()
+    append(log, lines(30_000, 40_000))
+    if is_killed:
+        shipper.start()
+    broker.start()
+    suite.wait_for_broker(broker)
+    is_last = lambda: read_lines(suite.url).endswith(lines(39_999, 40_000))  # noqa: E731
+    wait_until("all is shipped", is_last, 60, [shipper])
+    receiver = Receiver(suite, 0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        refused = receiver.partition.run(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    receiver.until_it_has(len(lines(0, 40_000)))
+
+    assert isinstance(refused, Blocked)
+    verdict = judge([lines(0, 40_000)], receiver.live.read_bytes())
+    assert (verdict.missing, verdict.torn, verdict.foreign) == (0, 0, 0), verdict
