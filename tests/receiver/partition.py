@@ -86,6 +86,10 @@ class Partition:
         return self.folder / "out"
 
     @property
+    def live(self) -> Path:
+        return self.output / "web01.log"
+
+    @property
     def state(self) -> Path:
         return self.folder / "state"
 

@@ -22,10 +22,6 @@ def partition(partition: Partition) -> Partition:
     return partition
 
 
-def live(partition: Partition) -> Path:
-    return partition.output / "web01.log"
-
-
 def move(path: Path) -> None:
     path.rename(path.with_name("aside"))
 
@@ -50,7 +46,7 @@ def test_a_changed_file_is_reported_once_and_a_new_file_is_begun(
     partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes], reason: str
 ) -> None:
     partition.lines("web01", b"two")
-    hand(live(partition))
+    hand(partition.live)
 
     done = partition.run(2)
 
@@ -61,7 +57,7 @@ def test_a_changed_file_is_reported_once_and_a_new_file_is_begun(
     assert f"it {reason}" in notice
     partition.lines("web01", b"three")
     assert partition.receive(done.until).notices == ()
-    assert live(partition).read_bytes() == b"two\nthree\n"
+    assert partition.live.read_bytes() == b"two\nthree\n"
 
 
 FOREIGN = b"by others\n"
@@ -83,14 +79,14 @@ def test_foreign_bytes_are_cut_and_logged(
     if when == "at a start":
         for number, line in enumerate(lines, 2):
             partition.lines("web01", line)
-            append(live(partition))
+            append(partition.live)
             notices += partition.receive(number).notices
     else:
         with partition.long_session(2) as report:
             for number, line in enumerate(lines, 3):
                 partition.lines("web01", line)
                 partition.wait_until_committed(number)
-                append(live(partition))
+                append(partition.live)
         notices += report.result().done.notices
 
     partition.lines("web01", b"end")
@@ -107,7 +103,7 @@ def test_foreign_bytes_in_mid_batch_tear_no_line(partition: Partition, point: st
     lines = [b"%d\n" % number for number in range(9)]
     partition.lines("web01", *lines)
     with replace(partition, pull=1).stopped_at(point, 2, 1) as go_on:  # a message at a time
-        append(live(partition))
+        append(partition.live)
         go_on()
     partition.receive(partition.offset().next)
 
@@ -119,7 +115,7 @@ def test_foreign_bytes_after_a_kill_are_in_no_file(partition: Partition, point: 
     partition = replace(partition, rotate_size=4)
     partition.lines("web01", b"two", b"six")
     partition.run_apart(2, fault=point)
-    append(live(partition))
+    append(partition.live)
 
     partition.receive(2)
 
@@ -130,7 +126,7 @@ def test_foreign_bytes_after_a_kill_are_in_no_file(partition: Partition, point: 
 def test_a_file_truncated_in_mid_batch_is_written_again_whole(partition: Partition) -> None:
     partition.lines("web01", b"two", b"six")
     with partition.stopped_at("appended", 2, 1) as go_on:
-        os.truncate(live(partition), 0)
+        os.truncate(partition.live, 0)
         report = go_on()
 
     assert "was cut while lines were written" in report

@@ -32,12 +32,8 @@ def partition(partition: Partition) -> Partition:
     partition.receive()
     partition.lines("web01", *LINES[10:])
     assert partition.run_apart(11, fault="stored") == -9
-    assert live(partition).read_bytes() == WHOLE
+    assert partition.live.read_bytes() == WHOLE
     return partition
-
-
-def live(partition: Partition) -> Path:
-    return partition.output / "web01.log"
 
 
 @pytest.mark.parametrize("pull", [1, 300, 10_000])
@@ -46,7 +42,7 @@ def test_lines_of_a_killed_batch_are_kept_whatever_the_pulls(
 ) -> None:
     done = replace(partition, pull=pull, limit=2 * pull).receive(11)
 
-    assert live(partition).read_bytes() == WHOLE
+    assert partition.live.read_bytes() == WHOLE
     assert (cuts, done.notices, partition.offset().next) == ([], (), 31)
 
 
@@ -71,11 +67,11 @@ def test_a_request_of_another_receiver_that_takes_the_lines_has_none_cut(
     wait_until("the request waits", lambda: state()["num_waiting"] == 1, 20)
     assert partition.run(11) == Done(0, 11, 11)
     assert len(taken) == 20, "the session has reset the consumer, whose oldest request it was not"
-    assert (live(partition).read_bytes(), cuts) == (WHOLE, [])
+    assert (partition.live.read_bytes(), cuts) == (WHOLE, [])
 
     taking.cancel()
     partition.receive(partition.offset().next)
-    assert (live(partition).read_bytes(), cuts, partition.offset().next) == (WHOLE, [], 31)
+    assert (partition.live.read_bytes(), cuts, partition.offset().next) == (WHOLE, [], 31)
 
 
 def zero(file: Path) -> None:
@@ -109,11 +105,11 @@ def test_after_a_power_loss_only_bytes_that_differ_are_cut(
     expected: str | None,
     pull: int,
 ) -> None:
-    change(live(partition))
+    change(partition.live)
 
     done = replace(partition, pull=pull).receive(11)
 
-    assert live(partition).read_bytes() == WHOLE
+    assert partition.live.read_bytes() == WHOLE
     assert len(done.notices) == len(cuts) == (expected is not None)
     assert all(one.startswith(expected or "-") for one in done.notices)
 
@@ -122,28 +118,28 @@ def test_after_a_power_loss_only_bytes_that_differ_are_cut(
 def test_a_task_killed_after_a_cut_is_completed(
     partition: Partition, change: Callable[[Path], None]
 ) -> None:
-    change(live(partition))
+    change(partition.live)
     assert partition.run_apart(11, fault="surplus_cut") == -9
 
     partition.receive(partition.offset().next)
 
-    assert live(partition).read_bytes() == WHOLE
+    assert partition.live.read_bytes() == WHOLE
 
 
 def test_what_nothing_fills_is_cut_once_all_is_received(
     partition: Partition, cuts: list[str]
 ) -> None:
-    lengthen(live(partition))
+    lengthen(partition.live)
     first = replace(partition, pull=1, limit=1).run(11)
     assert isinstance(first, Done)
-    assert (live(partition).read_bytes(), cuts) == (WHOLE + b"by others", [])
+    assert (partition.live.read_bytes(), cuts) == (WHOLE + b"by others", [])
 
     rest = partition.receive(first.until)
-    lengthen(live(partition))
+    lengthen(partition.live)
     nothing = partition.run(rest.until)
 
     assert isinstance(nothing, Done)
-    assert live(partition).read_bytes() == WHOLE
+    assert partition.live.read_bytes() == WHOLE
     (one,), (other,) = rest.notices, nothing.notices
     assert "behind the committed length, were cut off: they belong to no message" in one
     assert one == other
@@ -155,7 +151,7 @@ def test_what_others_append_to_an_adopted_file_is_cut_before_it_is_closed(
     folders = PartitionFolders(partition.output, partition.state, 0)
     adopt(folders, replace(partition.offset(), next=31))
     partition.move(31)
-    lengthen(live(partition))
+    lengthen(partition.live)
     partition.lines("web01", b"next\n")
 
     done = partition.receive(31)
@@ -209,7 +205,7 @@ def test_tail_and_a_second_shipper_get_each_line_once_through_all_kills(
     partition: Partition, processes: Processes, tmp_path: Path
 ) -> None:
     partition.receive(11)
-    file, whole = live(partition), WHOLE
+    file, whole = partition.live, WHOLE
     tail = processes.start("tail", ["tail", "-n", "+1", "-F", file])
     host = next(name for name in map(str, range(9)) if partition_of(name, 2) == 1)
     arguments = ["--file", file, "--host", host, "--server", partition.url]

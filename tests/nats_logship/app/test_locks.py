@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from nats_logship.app.locks import Lock, Locked, exclusive_lock, lock, try_lock
+from tests.descriptors import opened
 
 TREE = Path(__file__).parents[3]
 PACKAGES = ("broker", "nats_logship", "pyspark_jetstream", "receiver", "shipper")
@@ -22,15 +22,6 @@ with exclusive_lock(Path(sys.argv[1]), 0.0):
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @pytest.mark.parametrize("first", Lock)

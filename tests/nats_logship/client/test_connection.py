@@ -1,7 +1,6 @@
 import asyncio
 import gc
 import random
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -10,6 +9,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import BrokerAway, Connection
 from tests.conftest import Server
 from tests.nats_logship.client.served import INFO, served
+from tests.shipper.conftest import until
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.nats
@@ -111,12 +111,6 @@ async def test_a_broker_that_starts_a_moment_after_us_is_not_called_back(
 
     # a machine that is so slow that the broker is missed says both
     assert ("is back after" in caplog.text) is ("broker away" in caplog.text)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - what is said is waited for
-            await asyncio.sleep(0.02)
 
 
 async def test_a_cancellation_is_never_lost(fresh_url: str) -> None:

@@ -184,15 +184,21 @@ def test_lines_that_vanish_after_their_gaps_were_written_are_a_gap_as_well(
     assert tabled.read_by_duckdb() == {("x", ""): b"3\n"}
 
 
+def restore(url: str) -> str:
+    """Replace the stream by its restored backup, up to 5; return when it was created before."""
+    info = api(url, "STREAM.INFO.LOGS")
+    api(url, "STREAM.DELETE.LOGS")
+    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
+    api(url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    return str(info["created"])
+
+
 def test_a_restored_stream_that_has_lost_its_beginning_is_a_gap_through_a_kill(
     tabled: Tabled, tmp_path: Path
 ) -> None:
     tabled.publish_some(3)
     tabled.write()
-    info = api(tabled.url, "STREAM.INFO.LOGS")
-    api(tabled.url, "STREAM.DELETE.LOGS")
-    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
-    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    restore(tabled.url)
     tabled.publish_some(3)
     kill_at("table_committed", tabled, tmp_path)
     tabled.write()
@@ -207,17 +213,14 @@ def test_a_restored_stream_that_has_lost_its_end_is_named_as_lines_may_be_there_
 ) -> None:
     tabled.publish_some(9)
     tabled.write()
-    info = api(tabled.url, "STREAM.INFO.LOGS")
-    api(tabled.url, "STREAM.DELETE.LOGS")
-    known = {ANCESTRY: json.dumps([[info["created"], 6]])}
-    api(tabled.url, "STREAM.CREATE.LOGS", info["config"] | {"metadata": known, "first_seq": 8})
+    before = restore(tabled.url)
     for _ in range(2):
         tabled.publish_some(1)
         tabled.write()
 
     gaps = sorted((gap["stream"], gap["first"], gap["until"]) for gap in tabled.gaps())
     after = api(tabled.url, "STREAM.INFO.LOGS")["created"]
-    assert gaps == [(f"LOGS/{info['created']}", 6, 10), (f"LOGS/{after}", 6, 8)]
+    assert gaps == [(f"LOGS/{before}", 6, 10), (f"LOGS/{after}", 6, 8)]
     assert "sequences 6 to 9, removed: the stream was restored up to sequence 5" in caplog.text
     tabled.has_each_line_once()
 

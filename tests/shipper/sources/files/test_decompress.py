@@ -1,30 +1,19 @@
 """The content of compressed files, read in sequence, and where gzip says that it ends."""
 
-import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.paths import Compression
+from tests.descriptors import opened
 from tests.shipper.host import packed
 
 LINES = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(200)) for n in range(20_000))
 forms = pytest.mark.parametrize(
     "compression", Compression, ids=lambda compression: compression.name.lower()
 )
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @forms
