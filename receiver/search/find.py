@@ -114,7 +114,7 @@ class TableFinder:
             found += [one async for some in groups for one in some]
         if self._before:
             found += await self._before.find_last(most)
-        return sorted(found, key=lambda one: one.order)[-most:]
+        return sorted(found, key=lambda one: one.as_line().order)[-most:]
 
     def add_context(self, groups: Groups, most: int) -> Groups:
         """See `Finder`."""
@@ -129,7 +129,9 @@ class TableFinder:
         if self._before and len(before) < most:
             more_before, more_after = await self._before.find_around(one, most)
             before, after = [*more_before, *before], [*more_after, *after]
-        before, after = (sorted(some, key=lambda line: line.order) for some in (before, after))
+        before, after = (
+            sorted(some, key=lambda line: line.as_line().order) for some in (before, after)
+        )
         return before[-most:], after[:most]
 
     async def _find_last_newer(self, streams: Newer, most: int) -> list[Found]:

@@ -35,11 +35,6 @@ class Found(NamedTuple):
     records: tuple[bytes, ...] | None = None
     goes_on: bool = False
 
-    @property
-    def order(self) -> tuple[int, str, int, int]:
-        """By this lines are ordered, as those of tables."""
-        return (self.time or 0) // 1000, self.stream, self.sequence, self.pos
-
     @classmethod
     def from_table(cls, record: Sequence[Line]) -> "Found":
         """Return the lines of a record of a table, or a line alone."""

@@ -78,9 +78,8 @@ class Newer:
         """Return when the first message was stored that is to be searched; 0 without one."""
         times = list[int]()
         for item in self._left.values():
-            request = {"seq": max(1, item.first), "next_by_subj": ">"}
             if item.first < item.until and (
-                found := await find_message(self.connection, item.stream, request)
+                found := await find_message(self.connection, item.stream, item.first_message)
             ):
                 times.append(found.stored_at)
         return min(times, default=0)

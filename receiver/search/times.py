@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nats_logship.app.timestamps import to_datetime
-from receiver.table.line_time import find_times
+from receiver.table.line_time import read_times
 
 _SEARCHED = 128  # bytes of a line
 _CLOCK = (  # the first one of a line, with its zone
@@ -56,15 +56,9 @@ class LineTimes:
         return find
 
     def read(self, lines: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return the times in microseconds, None for none, and which of them have a zone.
-
-        They are read in the form of the first line, and line by line where that does not fit.
-        """
-        times = find_times(lines, pa.repeat(0, len(lines)), lines.slice(0, 1), [self.stored_at])
-        other = pc.is_null(times)
-        if len(rest := lines.filter(other)):
-            each = pa.arange(0, len(rest)), rest, [self.stored_at] * len(rest)
-            times = pc.replace_with_mask(times, other, find_times(rest, *each))
+        """Return the times in microseconds, None for none, and which of them have a zone."""
+        stored_at = pa.scalar(self.stored_at // 1000, pa.timestamp("us"))
+        times = read_times(lines, pa.repeat(stored_at, len(lines)))
         clock = pc.extract_regex(pc.binary_slice(lines, 0, _SEARCHED), _CLOCK)
         has_zone = pc.fill_null(pc.greater(pc.binary_length(clock.field("zone")), 0), False)
         return times.cast(pa.int64()), has_zone
