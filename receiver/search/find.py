@@ -15,6 +15,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
+from receiver.search.characters import CharacterFilter
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
 from receiver.search.merge import Groups, Side, merge
@@ -178,4 +179,4 @@ class TableFinder:
 
 def make_filter(query: Query) -> LineFilter:
     """Return the filter of a stream's lines for a query."""
-    return LineFilter(query.selection, match=query.match, level=query.level)
+    return CharacterFilter(query.selection, match=query.match, level=query.level)

@@ -13,7 +13,7 @@ from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.expressions import bounded_expression
+from receiver.search.characters import CharacterFilter
 from receiver.settings import MODELS, TimeZone
 from receiver.spark.settings import split_lines
 from receiver.storage.rotation import load_zone
@@ -21,8 +21,7 @@ from receiver.table.settings import check_options
 
 
 def _check_expression(text: str) -> str:
-    if text:
-        bounded_expression(text)
+    CharacterFilter(match=text)
     return text
 
 
