@@ -154,11 +154,11 @@ def _cut(found: list[Found], most: int) -> tuple[list[Found], int]:
     """Return the first lines or records, `most` without their context, and how many are left."""
     kept = list[Found]()
     for one in found:
+        if not most and (one.begins or not one.is_context):
+            break
         if one.is_context:
             kept.append(one)
             continue
-        if not most:
-            break
         lines = [*islice(one.split_up(), most)]
         kept += lines
         most -= len(lines)

@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from queue import Full, Queue
+from sys import maxsize
 from threading import Event
 
 import zstandard
@@ -27,9 +29,15 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from nats_logship.wire.streams import StreamLayout
 from receiver.driver.partitions import request_partition_count
+from receiver.search.ends import (
+    StoredLines,
+    cut_to_first,
+    cut_to_last,
+    keep_first,
+    keep_last,
+)
 from receiver.search.find import StreamFinder, make_filter
 from receiver.search.found import Found, SearchStatus
-from receiver.search.last import LastLines, cut_files, keep_last
 from receiver.search.merge import Groups
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.received import ReceivedFiles, ReceivedPart
@@ -80,11 +88,14 @@ class FilesFinder:
         status.size += sum(part.size for part in found._parts)
         return found
 
-    def find(self, most: int | None) -> Groups:
-        """Yield the lines of files, by host and file in their order; then those of the streams."""
-        return self._find()
+    async def find(self, most: int | None) -> Groups:
+        """Yield the lines of files, by host and file in their order; then those of the streams.
 
-    async def _find(self) -> Groups:
+        If not all are needed, about in the order of storage.
+        """
+        if most is not None and not self._is_one_file:
+            yield await self._find_oldest(most)
+            return
         async with aclosing(self._search(self._parts)) as groups:
             async for found in groups:
                 yield found
@@ -102,18 +113,53 @@ class FilesFinder:
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines of all files and of the streams, about in the order of storage."""
         newest = await self.newer.find_last(most) if self.newer else []
-        found = [LastLines(newest, [one.time or 0 for one in newest])]
+        found = [StoredLines(newest, [one.time or 0 for one in newest])]
         parts = sorted(self._parts, key=lambda one: one.ends, reverse=True)
-        is_one = self.wanted.only_host is not None and len({one.source for one in parts}) == 1
+        is_timed = not self._is_one_file
         while parts:
             times = sorted(time for one in found for time in one.times)
             if len(times) >= most and times[-most] >= parts[0].ends:
                 break
             some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
-            read = [asyncio.to_thread(self._read_last, one, most, not is_one) for one in some]
+            read = [asyncio.to_thread(self._read_last, one, most, is_timed) for one in some]
             found = [*reversed(await asyncio.gather(*read)), *found]
             self.status.show(self.status.read + sum(one.size for one in some), some[-1].ends)
-        *files, streams = cut_files(found, most, self.context)
+        return await self._join(cut_to_last(found, most, self.context))
+
+    async def _find_oldest(self, most: int) -> list[Found]:
+        """Return the first lines of all files and of the streams, about in the order of storage."""
+        parts, found = sorted(self._parts, key=lambda one: one.begins), list[StoredLines]()
+        while parts:
+            if self._last_time(found, most) <= parts[0].begins:
+                break
+            some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
+            read = [asyncio.to_thread(self._read_first, one, most) for one in some]
+            found = cut_to_first([*found, *await asyncio.gather(*read)], most, self.context)
+            self.status.show(self.status.read + sum(one.size for one in some), some[-1].begins)
+        found.append(await self._find_oldest_newer(most, self._last_time(found, most)))
+        return await self._join(cut_to_first(found, most, self.context))
+
+    @staticmethod
+    def _last_time(found: Sequence[StoredLines], most: int) -> int:
+        """Return when the last one of so many lines was stored; `maxsize` if there are less."""
+        times = sorted(time for one in found for time in one.times)
+        return times[most - 1] if len(times) >= most else maxsize
+
+    async def _find_oldest_newer(self, most: int, until: int) -> StoredLines:
+        """Return the first lines of the streams that were stored up to a time."""
+        found = list[Found]()
+        if self.newer and await self.newer.streams.begin() <= until:
+            async with aclosing(self.newer.find(most)) as groups:
+                async for group in groups:
+                    for one in group:
+                        found += islice(one.split_up(), most - len(found))
+                    if len(found) == most or (found and (found[-1].time or 0) > until):
+                        break
+        return StoredLines(found, [one.time or 0 for one in found])
+
+    async def _join(self, found: Sequence[StoredLines]) -> list[Found]:
+        """Return lines in the order of storage: of files, and the last ones are of the streams."""
+        *files, streams = found
         groups = [group for one in files for group in one.split_up(self.context)]
         if self.newer and self.context and streams.lines:
             around = self.newer.add_context(_yield_once(streams.lines), self.context)
@@ -122,6 +168,11 @@ class FilesFinder:
             groups += streams.split_up(0)
         groups.sort(key=lambda one: one[0])
         return [line for _, group in groups for line in group]
+
+    @property
+    def _is_one_file(self) -> bool:
+        """Whether all lines are in order: those of one host, in one file and its closed ones."""
+        return self.wanted.only_host is not None and len({one.source for one in self._parts}) <= 1
 
     @property
     def _parts(self) -> list[ReceivedPart]:
@@ -169,7 +220,30 @@ class FilesFinder:
                 return
         _put(queue, None, stopped)
 
-    def _read_last(self, part: ReceivedPart, most: int, is_timed: bool) -> LastLines:
+    def _read_first(self, part: ReceivedPart, most: int) -> StoredLines:
+        """Return the first lines of a part; the rest of it is not read."""
+        from receiver.search.times import LineTimes, StorageTimes  # they load pyarrow
+
+        search, times = self._make_search(part), list[int | None]()
+        clock = StorageTimes(LineTimes(part.ends, self.received.zone))
+
+        def find(block: bytearray, start: int, end: int) -> list[Range]:
+            if len(times) == most:
+                return []  # the rest is context
+            ranges = keep_first(block, search(block, start, end), most - len(times))
+            times.extend(clock.read_some(block, start, end, ranges))
+            return ranges
+
+        lines = list[Found]()
+        for some in self._read(part, find):
+            lines += [line for one in some for line in one.split_up()]
+            if len(times) == most and not (some and self.context):
+                break
+        is_whole = len(times) < most
+        stored = clock.estimate(times, part.begins) if is_whole else clock.bound(times, part.begins)
+        return StoredLines(lines, stored)
+
+    def _read_last(self, part: ReceivedPart, most: int, is_timed: bool) -> StoredLines:
         """Return the last lines of a part; unless they are timed, all were stored at its end."""
         search, times, clock = self._make_search(part), deque[int | None](maxlen=most), None
         if is_timed:
@@ -179,19 +253,20 @@ class FilesFinder:
 
         def find(block: bytearray, start: int, end: int) -> list[Range]:
             ranges = keep_last(block, search(block, start, end), most)
-            stored = clock.read(bytes(block[start:end])) if clock else None
-            for first, last in ranges:
-                count = count_lines(bytes(block[first:last]))
-                at = block.count(b"\n", start, first)
-                times.extend(stored[at : at + count].to_pylist() if stored else [None] * count)
+            if clock:
+                times.extend(clock.read_some(block, start, end, ranges))
+            else:
+                times.extend(
+                    None for one in ranges for _ in range(count_lines(bytes(block[slice(*one)])))
+                )
             return ranges
 
-        found = LastLines([], [])
+        found = StoredLines([], [])
         for some in self._read(part, find):
             lines = [line for one in some for line in one.split_up()]
-            found = LastLines([*found.lines, *lines], []).keep(most, self.context)
+            found = StoredLines([*found.lines, *lines], []).keep_last(most, self.context)
         stored = clock.estimate(times, part.begins) if clock else [part.ends] * len(times)
-        return LastLines(found.lines, stored)
+        return StoredLines(found.lines, stored)
 
     def _read(self, part: ReceivedPart, search: Search) -> Iterator[list[Found]]:
         """Yield what is found in each block of a part."""

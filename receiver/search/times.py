@@ -1,6 +1,6 @@
 """The times that lines of received files name: the files do not say when a line was stored."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import accumulate
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nats_logship.app.timestamps import to_datetime
+from nats_logship.client.found_lines import count_lines
 from receiver.table.line_time import read_times
 
 _SEARCHED = 128  # bytes of a line
@@ -95,14 +96,28 @@ class StorageTimes:
         self._last = times[-1].as_py()
         return times
 
+    def read_some(
+        self, block: bytearray, start: int, end: int, ranges: Iterable[tuple[int, int]]
+    ) -> Iterator[int | None]:
+        """Yield the times of ranges of the lines `[start, end)` of a block; called as `read`."""
+        times = self.read(bytes(block[start:end]))
+        for first, last in ranges:
+            at = block.count(b"\n", start, first)
+            yield from times.slice(at, count_lines(bytes(block[first:last]))).to_pylist()
+
     def estimate(self, times: Iterable[int | None], begins: int) -> list[int]:
         """Return when lines of a file that begins then were stored, in nanoseconds.
 
-        If all times are so late or early that another zone explains it, they are of that.
+        If all times are so late or early that another zone explains it, they are of that. All
+        lines of the file were read.
         """
-        ends = self.times.stored_at
-        late = ends // 1000 - (self._last or 0)
+        late = self.times.stored_at // 1000 - (self._last or 0)
         is_of_zone = abs(late) <= max(_ZONES) // timedelta.resolution
         late = round(late / _QUARTER) * _QUARTER if is_of_zone else 0
+        return self.bound(times, begins, late)
+
+    def bound(self, times: Iterable[int | None], begins: int, late: int = 0) -> list[int]:
+        """Return times of lines in nanoseconds, that much later, in order and within the file's."""
+        ends = self.times.stored_at
         found = (((one or 0) + late) * 1000 for one in times)
         return [*accumulate((min(max(one, begins), ends) for one in found), max)]

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,51 @@ def test_the_last_lines_are_the_newest_of_all_files_and_streams(partition: Parti
     for limit in range(1, 9):
         assert ends(limit) == newest[-limit:]
     assert ends(2, "--match", "rest|-45") == [newest[0], newest[4]]
+
+
+def test_the_first_lines_are_the_oldest_of_all_files_and_streams(partition: Partition) -> None:
+    began = time.time()  # noqa: TID251
+
+    def line(minute: int) -> bytes:
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began + 60 * minute))
+        return f"{at} {minute}\n".encode()
+
+    partition.lines("web02", *map(line, (-45, -4)), b" rest of -4\n")
+    partition.lines("web03", line(-13), line(-3))
+    partition.start()
+    partition.lines("web01", *map(line, (-50, -30, -2)))
+    partition.start()
+    partition.lines("web02", line(0))
+
+    def begins(limit: int, *more: str) -> list[bytes]:
+        asked = options(partition, "--since", "1h", "--limit", str(limit), *more)
+        return [one[:6] + one.rpartition(b" ")[2] for one in found(*asked).splitlines()]
+
+    oldest = [b"web01:-50", b"web02:-45", b"web01:-30", b"web03:-13", b"web02:-4", b"web02:-4"]
+    oldest += [b"web03:-3", b"web01:-2", b"web02:0"]
+    for limit in range(1, 10):
+        assert begins(limit) == oldest[:limit]
+    assert begins(2, "--match", "rest|-45|-2|0$", "--no-stream") == [oldest[0], oldest[1]]
+    assert begins(9, "--match", "-13|0$") == [oldest[0], oldest[2], oldest[3], oldest[8]]
+    assert begins(2, "--match", "-45|-13", "--context", "1") == [
+        *(oldest[1], oldest[4]),
+        *(oldest[3], oldest[6]),
+    ]
+
+
+def test_the_first_lines_of_closed_and_live_files_are_in_order(partition: Partition) -> None:
+    rotating = replace(partition, rotate_size=100)
+    for number in range(24):
+        now = datetime.now(UTC).isoformat().encode()  # noqa: TID251
+        rotating.lines(f"web0{1 + number % 3 // 2}", b"%s %d\n" % (now, number))
+        if number % 6 == 5:
+            rotating.start()
+    compress(rotating, "zstd")
+
+    assert list(partition.output.glob("web01.log.0*"))
+    for limit in (1, 2, 5, 12, 23, 30):
+        lines = found(*options(partition, "--since", "1h", "--limit", str(limit))).splitlines()
+        assert [int(one.rpartition(b" ")[2]) for one in lines] == [*range(min(limit, 24))]
 
 
 def test_a_time_without_a_zone_may_be_of_any_unless_a_zone_is_given(partition: Partition) -> None:
