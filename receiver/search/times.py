@@ -1,6 +1,6 @@
 """The times that lines of received files name: the files do not say when a line was stored."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import accumulate
@@ -84,6 +84,7 @@ class StorageTimes:
 
     times: LineTimes
     _last: int | None = None  # microseconds
+    _unread: bytes = b""  # the last lines, if none of them is wanted
 
     def read(self, text: bytes) -> pa.Array:
         """Return the times of lines in microseconds; called with all lines in their order."""
@@ -97,10 +98,15 @@ class StorageTimes:
         return times
 
     def read_some(
-        self, block: bytearray, start: int, end: int, ranges: Iterable[tuple[int, int]]
+        self, block: bytearray, start: int, end: int, ranges: Sequence[tuple[int, int]]
     ) -> Iterator[int | None]:
         """Yield the times of ranges of the lines `[start, end)` of a block; called as `read`."""
-        times = self.read(bytes(block[start:end]))
+        before, self._unread = self._unread, bytes(block[start:end])
+        if not ranges:
+            return
+        if before:
+            self.read(before)  # the first lines may have the time of a line there
+        times, self._unread = self.read(self._unread), b""
         for first, last in ranges:
             at = block.count(b"\n", start, first)
             yield from times.slice(at, count_lines(bytes(block[first:last]))).to_pylist()
@@ -111,6 +117,8 @@ class StorageTimes:
         If all times are so late or early that another zone explains it, they are of that. All
         lines of the file were read.
         """
+        if self._unread:
+            self.read(self._unread)
         late = self.times.stored_at // 1000 - (self._last or 0)
         is_of_zone = abs(late) <= max(_ZONES) // timedelta.resolution
         late = round(late / _QUARTER) * _QUARTER if is_of_zone else 0
