@@ -52,13 +52,14 @@ class SearchSettings(AccessSettings):
         "WHEN",
         "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
         "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h. Received "
-        "files do not say when a line was stored: the time in it counts, or that in a line before "
-        "it; lines before the first time are shown.",
+        "files do not say when a line was stored: there the time in the line counts, or that of "
+        "the line before; lines before the first time are shown.",
     )
     until: str = option(
         "",
         "WHEN",
-        "Only lines that the broker stored before, given like --since; 14:05 is the next one.",
+        "Only lines that the broker stored before, given like --since; 14:05 is the first after "
+        "--since.",
     )
     match: Annotated[str, AfterValidator(_check_expression)] = option(
         "", "REGEX", "Only lines that match this expression of RE2."

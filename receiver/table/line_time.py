@@ -12,7 +12,7 @@ lines that have their time where another line has it. RE2 finds it in the others
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -47,13 +47,6 @@ class _Shape(NamedTuple):
     before: bytes
     digits: int
     zone: int
-
-
-def find_times(
-    line: pa.Array, parents: pa.Array, _: pa.Array, stored_at: Sequence[int]
-) -> pa.Array:
-    """Return what `read_times` does; parts were stored at `stored_at`, in nanoseconds."""
-    return read_times(line, pa.array([at // 1000 for at in stored_at], _TIME).take(parents))
 
 
 def read_times(line: pa.Array, stored_at: pa.Array) -> pa.Array:
