@@ -9,7 +9,7 @@ from tests.ansible.argument_specs import ROLES
 from tests.ansible.playing import Machines, done
 
 GROUPS = {"logship_brokers": ["broker1"], "logship_receivers": [], "logship_shippers": ["web01"]}
-SAID = "Nothing was upgraded: every host has nats-logship==0.2.0 already; for another version"
+REPORT = "Nothing was upgraded: every host has nats-logship==0.2.0 already; for another version"
 
 
 @pytest.mark.long
@@ -23,13 +23,13 @@ def test_an_upgrade_says_once_that_no_host_needed_it(tmp_path: Path) -> None:
     stamp = str(hosts.place / "installed.json")
     extra = {"logship_install_stamp": stamp, "logship_install_version": "0.2.0"}
 
-    def count_said() -> int:
+    def count_reports() -> int:
         plays = [{"hosts": "all", "tasks": tasks}, {**upgrade[-1], "serial": 2}]
-        return done(hosts.play(plays, extra, GROUPS, "--check")).count(SAID)
+        return done(hosts.play(plays, extra, GROUPS, "--check")).count(REPORT)
 
     for name, extras in ("broker1", "broker"), ("web01", "nkeys"):
         wanted = f'{{"requirement": "nats-logship[{extras}]==0.2.0", "wheels": ""}}'
         (tmp_path / name / "installed.json").write_text(wanted, "utf-8")
-    assert count_said() == 1
+    assert count_reports() == 1
     (tmp_path / "web01/installed.json").unlink()
-    assert count_said() == 0
+    assert count_reports() == 0
