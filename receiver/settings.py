@@ -3,13 +3,21 @@
 import grp
 import os
 import pwd
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
@@ -109,6 +117,36 @@ def _is_zone(name: str) -> bool:
 
 
 Partitions = Annotated[tuple[str, ...], BeforeValidator(_split_partitions)]
+
+
+def find_shares(
+    files: Mapping[Path, Mapping[str, Any]],
+) -> Iterator[tuple[Path, frozenset[int]]]:
+    """Yield each file of settings that is a credential of some partitions alone, with these.
+
+    Raises `ConfigurationError`.
+    """
+    for path, content in files.items():
+        if not kind_of(path.read_text("utf-8")):
+            continue
+        try:
+            named = TypeAdapter(Partitions).validate_python(content.get("partition", "all"))
+        except ValidationError:
+            raise ConfigurationError(f"{path}: partition: give numbers from 0, or all") from None
+        if "all" not in named:
+            yield path, frozenset(map(int, named))
+
+
+def require_whole(files: Mapping[Path, Mapping[str, Any]], command: str) -> None:
+    """Raise `ConfigurationError` if a file is a credential of some partitions alone."""
+    for path, own in find_shares(files):
+        raise ConfigurationError(
+            f"{path} is a credential for the partitions {','.join(map(str, sorted(own)))} alone, "
+            f"and {command} reads all: `logbroker credentials add receiver NAME --partition all "
+            "--store-dir DIR` makes one"
+        )
+
+
 FileMode = Annotated[str, AfterValidator(lambda text: _check_mode(text, 0o600))]
 FolderMode = Annotated[str, AfterValidator(lambda text: _check_mode(text, 0o700))]
 Owner = Annotated[str, AfterValidator(lambda text: _find_ids(text) and text)]
@@ -267,11 +305,7 @@ class ReceiverSettings(SparkSettings):
 
         The broker would deny the others, request by request.
         """
-        for path, content in self._files.items():
-            named = content.get("partition", ["all"])
-            if "all" in named or not kind_of(path.read_text("utf-8")):
-                continue
-            own = frozenset(map(int, named))
+        for path, own in find_shares(self._files):
             if self.numbers is None or not self.numbers <= own:
                 listed = ",".join(map(str, sorted(own)))
                 raise ConfigurationError(

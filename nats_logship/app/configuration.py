@@ -137,8 +137,12 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     variables = _read_variables(model)
     paths = (config, _find_credential(model.program))
     files = {path: _read(path, model) for path in paths if path is not None}
+    content = _merge(files)
+    if of_others := content.keys() - _names_of(model):
+        of_others &= _names_of_all(model)
+    own = {key: value for key, value in content.items() if key not in of_others}
     try:
-        settings = model(**{**_merge(files), **variables, **named})
+        settings = model(**{**own, **variables, **named})
     except ValidationError as error:
         raise _translate(error.errors()[0], model, named, variables, files) from None
     settings._files, settings._config = files, config
@@ -179,21 +183,18 @@ def _find_credential(program: str) -> Path | None:
 
 
 def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
-    """Read the settings of a file that are not of another model; raises `ConfigurationError`."""
+    """Read a file; raises `ConfigurationError`."""
     import tomllib  # most programs start without a file
 
     try:
         text = path.read_bytes().decode("utf-8")
         if model.credential_kinds:
             check_kind(path, text, model.program, model.credential_kinds)
-        content = tomllib.loads(text)
+        return tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
-    if foreign := content.keys() - _names_of(model):
-        foreign &= _names_of_all(model)
-    return {key: value for key, value in content.items() if key not in foreign}
 
 
 def _has_secret(content: Mapping[str, Any]) -> bool:

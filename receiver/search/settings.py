@@ -14,7 +14,7 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
 from receiver.search.characters import CharacterFilter
-from receiver.settings import MODELS, TimeZone
+from receiver.settings import MODELS, TimeZone, require_whole
 from receiver.spark.settings import split_lines
 from receiver.storage.rotation import load_zone
 from receiver.table.settings import check_options
@@ -92,6 +92,11 @@ class SearchSettings(AccessSettings):
         "Time zone of --since and --until (default: UTC), and of times in received files that name "
         "none: without it these may be of any zone, so lines of up to 14 hours more are shown.",
     )
+
+    def require_credential(self, *kinds: str) -> None:
+        """See `ProgramSettings`; a receiver's has to be of all partitions."""
+        super().require_credential(*kinds)
+        require_whole(self._files, "logreceiver search")
 
     @property
     def zone(self) -> tzinfo | None:

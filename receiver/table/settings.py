@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
 from nats_logship.app.units import Duration
-from receiver.settings import MODELS
+from receiver.settings import MODELS, require_whole
 from receiver.spark.settings import SparkSettings, split_lines
 from receiver.table.location import Location
 
@@ -107,18 +107,10 @@ class TableSettings(SparkSettings):
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9466; none by default.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _require_all_partitions(cls, given: Any) -> Any:
-        """Leave out the partitions that the file of a receiver's credential names."""
-        if isinstance(given, dict) and "partition" in given:
-            given = dict(given)
-            if (named := given.pop("partition")) not in ("all", ["all"]):
-                raise ValueError(
-                    f"the credential is for partitions {named}, and a table takes all: `logbroker "
-                    "credentials add receiver NAME --partition all --store-dir DIR`"
-                )
-        return given
+    def require_credential(self, *kinds: str) -> None:
+        """See `ProgramSettings`; a receiver's has to be of all partitions."""
+        super().require_credential(*kinds)
+        require_whole(self._files, "logreceiver table")
 
     @property
     def location(self) -> Location:

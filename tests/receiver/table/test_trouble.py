@@ -17,12 +17,14 @@ from click import UsageError
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
-from nats_logship.app.configuration import load
+from nats_logship.app.configuration import ProgramSettings, load
 from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.app.faults import VARIABLE
+from nats_logship.app.secret_files import head_of
 from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import ANCESTRY
+from receiver.search.settings import SearchSettings
 from receiver.table.columns import LINES
 from receiver.table.compact import Group, merge_files
 from receiver.table.location import Location
@@ -259,14 +261,25 @@ def test_a_task_whose_disk_is_full_leaves_no_half_of_a_file(tabled: Tabled, tmp_
     assert not [*Path(tabled.location.uri).rglob("*.parquet")]
 
 
-def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "command"), [(TableSettings, "table"), (SearchSettings, "search")]
+)
+def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(
+    tmp_path: Path, model: type[ProgramSettings], command: str
+) -> None:
     path = tmp_path / "logreceiver.toml"
-    path.write_text('partition = ["all"]\nserver = ["nats://broker:4222"]\n')
-    assert load(TableSettings, {"table": "/t"}, path).server == ("nats://broker:4222",)
+    server = 'server = ["nats://broker:4222"]\n'
+    credential = f"{head_of('receiver central01')}\n"
+    for content in ('partition = ["0", "3"]\n', f'{credential}partition = ["all"]\n'):
+        path.write_text(content + server)
+        assert load(model, {"table": "/t"}, path).server == ("nats://broker:4222",)
 
-    path.write_text('partition = ["0", "3"]\n')
-    with pytest.raises(UsageError, match="a table takes all"):
-        load(TableSettings, {"table": "/t"}, path)
+    path.write_text(f'{credential}partition = ["0", "3"]\n')
+    with pytest.raises(ConfigurationError, match=f"0,3 alone, and logreceiver {command} reads all"):
+        load(model, {"table": "/t"}, path)
+    path.write_text(f'{credential}partition = ["x"]\n')
+    with pytest.raises(ConfigurationError, match="partition: give numbers from 0, or all"):
+        load(model, {"table": "/t"}, path)
 
 
 @pytest.mark.parametrize("below", ["", "/logs"])
