@@ -153,9 +153,9 @@ def prepare_kubernetes(kitchen: Kitchen) -> None:
         f"""if [ "$1" = apply ]; then
           logshipper --file '{kitchen.map(shipper["LOGSHIPPER_FILE"])}' --once \\
             --host '{shipper["LOGSHIPPER_HOST"]}'
-          logreceiver --partition all --output '{kitchen.root}/srv/logs' --once \\
+          logreceiver --partition all --output '{kitchen.root}/var/log/logship' --once \\
             --path-template '{receiver["LOGRECEIVER_PATH_TEMPLATE"]}'
-        else "${{@:6}}"; fi""",
+        elif [ "$3" = exec ]; then "${{@:6}}"; fi""",
     )
 
 
@@ -244,6 +244,7 @@ def prepare_move(kitchen: Kitchen) -> None:
         exec "${{@//"{kitchen.root}/srv"/"{new}/srv"}}"''',
     )
     kitchen.environment["OUTPUT"] = str(kitchen.root / "srv/logs")
+    kitchen.write("etc/logship/logreceiver.toml", f'server = "{kitchen.suite.url}"\n')
     start = kitchen.processes.start(
         "first",
         ["bash", "-c", f"cd {kitchen.work} && {kitchen.bin}/systemctl enable"],
