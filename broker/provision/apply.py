@@ -26,7 +26,7 @@ _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that ma
 _PAUSE = 0.5  # seconds between attempts in a cluster
 _LEADER_PATIENCE = 1.0  # seconds for an answer of a cluster that may have no leader
 _CLUSTER_PATIENCE = 5.0  # seconds for a step in a cluster; the next attempt finds a late one done
-_OVERLAP = 3.0  # seconds in which another broker may take a step that it planned before ours
+_OVERLAP = _CLUSTER_PATIENCE + 1  # another broker may take a step that it planned before ours
 logger = logging.getLogger(__name__)
 
 

@@ -81,7 +81,10 @@ class ProgramSettings(BaseSettings):
     credential_kinds: ClassVar[Sequence[str]] = ()
     """The kinds of credentials that the program accepts, first the one it needs; empty for all."""
     models: ClassVar[Sequence[str]] = ()
-    """All models of the program, as `module:class`: settings of the others are no mistakes."""
+    """All models of the program, as `module:class`; the first one is that without a command.
+
+    Variables of all, and keys of the first in files, are no mistakes.
+    """
     secrets: ClassVar[Sequence[str]] = ()
     """The settings that name files with secrets."""
     _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
@@ -138,9 +141,9 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     paths = (config, _find_credential(model.program))
     files = {path: _read(path, model) for path in paths if path is not None}
     content = _merge(files)
-    if of_others := content.keys() - _names_of(model):
-        of_others &= _names_of_all(model)
-    own = {key: value for key, value in content.items() if key not in of_others}
+    others = {name for one in model.models[:1] for name in _names_of(pkgutil.resolve_name(one))}
+    others -= _names_of(model)
+    own = {key: value for key, value in content.items() if key not in others}
     try:
         settings = model(**{**own, **variables, **named})
     except ValidationError as error:
@@ -214,7 +217,8 @@ def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
     for variable, value in os.environ.items():
         name = variable.upper()
         if name.startswith(prefix) and name not in known:
-            known |= {f"{prefix}{one}".upper() for one in _names_of_all(model)}
+            others = map(_names_of, map(pkgutil.resolve_name, model.models))
+            known |= {f"{prefix}{one}".upper() for names in others for one in names}
         is_unknown = name.startswith(prefix) and name not in known
         if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
             raise ConfigurationError(
@@ -225,10 +229,6 @@ def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
 
 def _names_of(model: type[ProgramSettings]) -> set[str]:
     return set(map(name_of, model.model_fields))
-
-
-def _names_of_all(model: type[ProgramSettings]) -> set[str]:
-    return _names_of(model).union(*map(_names_of, map(pkgutil.resolve_name, model.models)))
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:

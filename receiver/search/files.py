@@ -91,9 +91,9 @@ class FilesFinder:
     async def find(self, most: int | None) -> Groups:
         """Yield the lines of files, by host and file in their order; then those of the streams.
 
-        If not all are needed, about in the order of storage.
+        If not all are needed, yield them with their context, about in the order of storage.
         """
-        if most is not None and not self._is_one_file:
+        if most is not None:
             yield await self._find_oldest(most)
             return
         async with aclosing(self._search(self._parts)) as groups:
@@ -240,6 +240,9 @@ class FilesFinder:
             if len(times) == most and not (some and self.context):
                 break
         is_whole = len(times) < most
+        # lines before the first time were stored before; nothing is known without any
+        first = next((one for one in times if one is not None), part.ends // 1000)
+        times = [first if one is None else one for one in times]
         stored = clock.estimate(times, part.begins) if is_whole else clock.bound(times, part.begins)
         return StoredLines(lines, stored)
 

@@ -11,11 +11,11 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from nats_logship.client.character_filter import CharacterFilter
 from nats_logship.client.connection import Connection
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
-from receiver.search.characters import CharacterFilter
 from receiver.search.context import with_context
 from receiver.search.found import Found, SearchStatus
 from receiver.search.merge import Groups, Side, merge

@@ -77,7 +77,8 @@ class Found(NamedTuple):
         parts = self.records or (line + b"\n" for line in self.split())
         pos, begins = self.pos, self.begins
         for lines in parts:
-            yield self._replace(lines=lines, pos=pos, begins=begins, records=None)
+            records = (lines,) if self.records else None
+            yield self._replace(lines=lines, pos=pos, begins=begins, records=records)
             pos, begins = pos + lines.count(b"\n"), False
 
     def split(self) -> list[bytes]:

@@ -13,7 +13,7 @@ from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
-from receiver.search.characters import CharacterFilter
+from nats_logship.client.character_filter import CharacterFilter
 from receiver.settings import MODELS, TimeZone, require_whole
 from receiver.spark.settings import split_lines
 from receiver.storage.rotation import load_zone

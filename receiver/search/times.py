@@ -1,5 +1,6 @@
 """The times that lines of received files name: the files do not say when a line was stored."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -17,6 +18,7 @@ _CLOCK = (  # the first one of a line, with its zone
     r"(?:^|[T :])[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
     r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2}| [+-][0-9]{4}\])?"
 )
+_HAS_CLOCK = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _ZONES = timedelta(hours=-12), timedelta(hours=14)  # the clocks that are behind and ahead of UTC
 _CHANGE = timedelta(hours=3)  # a clock is changed by less
 _QUARTER = timedelta(minutes=15) // timedelta.resolution  # offsets of zones are multiples of it
@@ -84,7 +86,7 @@ class StorageTimes:
 
     times: LineTimes
     _last: int | None = None  # microseconds
-    _unread: bytes = b""  # the last lines, if none of them is wanted
+    _unread: bytes = b""  # the last lines with a time, if none of them is wanted
 
     def read(self, text: bytes) -> pa.Array:
         """Return the times of lines in microseconds; called with all lines in their order."""
@@ -101,12 +103,13 @@ class StorageTimes:
         self, block: bytearray, start: int, end: int, ranges: Sequence[tuple[int, int]]
     ) -> Iterator[int | None]:
         """Yield the times of ranges of the lines `[start, end)` of a block; called as `read`."""
-        before, self._unread = self._unread, bytes(block[start:end])
+        text = bytes(block[start:end])
         if not ranges:
+            self._unread = text if _HAS_CLOCK.search(text) else self._unread
             return
-        if before:
-            self.read(before)  # the first lines may have the time of a line there
-        times, self._unread = self.read(self._unread), b""
+        if self._unread:
+            self.read(self._unread)  # the first lines may have the time of a line there
+        times, self._unread = self.read(text), b""
         for first, last in ranges:
             at = block.count(b"\n", start, first)
             yield from times.slice(at, count_lines(bytes(block[first:last]))).to_pylist()

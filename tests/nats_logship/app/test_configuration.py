@@ -83,28 +83,36 @@ def test_other_variables_with_the_prefix_are_refused(
     )
 
 
-def test_all_commands_of_a_program_take_its_settings_and_pass_over_those_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_all_commands_of_a_program_take_its_variables_and_pass_over_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = {"server": "nats://b1:4222", "partition": "0", "since": "2h", "level": "error"}
-    shared |= {"output": "/srv", "table": "/srv/table", "compress": "gzip"}
-    file, models = tmp_path / "x.toml", (ReceiverSettings, ReplaySettings, SearchSettings)
-    file.write_text("".join(f'{name} = "{value}"\n' for name, value in shared.items()), "utf-8")
-    for model in (*models, TableSettings):
-        assert load(model, {}, file).server == ("nats://b1:4222",)
+    variables = {"SERVER": "nats://b1:4222", "PARTITION": "0", "SINCE": "2h", "LEVEL": "error"}
+    for name, value in (variables | {"OUTPUT": "/srv", "TABLE": "/srv/table"}).items():
+        monkeypatch.setenv(f"LOGRECEIVER_{name}", value)
 
-    file.write_text('lvel = "error"', "utf-8")
-    with pytest.raises(ConfigurationError, match=r"lvel: not a setting of logreceiver; .* level"):
-        load(SearchSettings, {}, file)
-
-    for name, value in shared.items():
-        monkeypatch.setenv(f"LOGRECEIVER_{name.upper()}", value)
-    for model in (*models, TableSettings):
+    for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
         assert load(model, {}, None).server == ("nats://b1:4222",)
 
     monkeypatch.setenv("LOGRECEIVER_LVEL", "error")
     with pytest.raises(ConfigurationError, match=r"LVEL is not a setting; .*LOGRECEIVER_LEVEL"):
         load(SearchSettings, {}, None)
+
+
+def test_commands_take_the_file_of_the_program_itself(tmp_path: Path) -> None:
+    file = tmp_path / "logreceiver.toml"
+    shared = (
+        'server = "nats://b1:4222"\npartition = "0"\ncompress = "gzip"\nlisten = "[::1]:9465"\n'
+    )
+    file.write_text(shared, "utf-8")
+    for model in (ReceiverSettings, ReplaySettings, SearchSettings, TableSettings):
+        needed = {"output": "t", "table": "t", "since": "2h"}
+        options = {name: needed[name] for name in needed.keys() & model.model_fields.keys()}
+        assert load(model, options, file).server == ("nats://b1:4222",)
+
+    for key, model in (("lvel", SearchSettings), ("level", ReceiverSettings)):
+        file.write_text(f'{key} = "error"', "utf-8")
+        with pytest.raises(ConfigurationError, match=f"{key}: not a setting of logreceiver;"):
+            load(model, {}, file)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,16 @@ def test_the_first_lines_are_the_oldest_of_all_files_and_streams(partition: Part
     ]
 
 
+def test_the_first_lines_are_of_hosts_that_say_when_they_were_stored(partition: Partition) -> None:
+    now = datetime.now(UTC).isoformat().encode()  # noqa: TID251
+    partition.lines("web02", *(b"%s %d\n" % (now, number) for number in range(3)))
+    partition.lines("web01", *(b"plain %d\n" % number for number in range(9)))
+    partition.start()
+
+    lines = found(*options(partition, "--since", "1h", "--limit", "5", "--no-stream")).splitlines()
+    assert [one.split(b": ")[0] for one in lines] == [b"web02"] * 3 + [b"web01"] * 2
+
+
 def test_the_first_lines_of_closed_and_live_files_are_in_order(partition: Partition) -> None:
     rotating = replace(partition, rotate_size=100)
     for number in range(24):

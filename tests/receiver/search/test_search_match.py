@@ -1,11 +1,15 @@
 """`--match` finds the same lines in a table, in received files and in the stream."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
+from broker.console.request import parse_line_request
+from broker.inspect.tail import TailOptions
+from nats_logship.client.character_filter import CharacterFilter
 from nats_logship.client.line_search import LineFilter
-from receiver.search.characters import CharacterFilter
+from receiver.search.found import Found
 from tests.receiver.partition import Partition
 from tests.receiver.search.searching import found
 from tests.receiver.table.tabled import Tabled
@@ -52,6 +56,29 @@ def test_lines_of_utf8_are_compared_as_characters(match: str) -> None:
 
     runs = CharacterFilter(match=match).find(lines)
     assert "".join(lines[a:b].decode() for a, b in runs) == "".join(f"{one}\n" for one in wanted)
+
+
+def test_tail_and_the_console_compare_characters_too() -> None:
+    request = parse_line_request({"match": "^.{3}$"}, datetime.now(UTC))  # noqa: TID251
+    for wanted in (TailOptions(match="^.{3}$").wanted, request.wanted):
+        assert wanted.find("für\nfü\n".encode()) == [(0, 5)]
+
+
+def test_records_that_are_split_up_stay_whole() -> None:
+    records = b"a\n at\n", b"b\n"
+    found = Found("web01", "a.log", b"".join(records), records=records)
+
+    once = [*found.split_up()]
+    twice = [one for some in once for one in some.split_up()]
+    assert [one.lines for one in twice] == [*records]
+    assert [one.pos for one in twice] == [0, 2]
+
+
+@pytest.mark.parametrize("match", ["\ufffd", "a\udce9b"])
+def test_bytes_that_are_not_utf8_are_the_character_for_such(match: str) -> None:
+    found = CharacterFilter(match=match).find(b"a\xe9b\nabc\n")
+
+    assert found == [(0, 4)]
 
 
 @pytest.mark.parametrize("match", ["ERROR|timeout", r"^\d+ .*x\.y", "Grüße", "(?:a|b)c[0-9]{2}"])

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.nats
         (["--match", "a(?=b)"], 2, "RE2 has no lookarounds"),
         (["--match", "(((a{99}){9}){9}){9}"], 2, "is not a regular expression"),
         (["--match", r"\pL{50}"], 2, "is too large"),
+        (["--match", "[é-à]"], 2, "invalid character class range"),
         (["--since", "soon"], 2, "--since: 'soon' is not a time"),
         (["--until", "seq:7"], 2, "--until: 'seq:7' is a sequence: give a time"),
         (["--since", "1h", "--until", "2h"], 2, "is not after since"),

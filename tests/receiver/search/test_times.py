@@ -44,3 +44,21 @@ def test_lines_were_stored_when_their_times_say_in_whatever_zone_these_are(
     stored = times.estimate(found, to_nanoseconds(begins))
     minutes = [f"{to_datetime(one):%H:%M:%S}" for one in stored]
     assert minutes == ["12:05:00"] * 3 + ["12:10:00"] * 2 + ["13:00:00"]
+
+
+def test_a_time_in_a_block_without_a_wanted_line_is_that_of_lines_after_blocks_without_times() -> (
+    None
+):
+    ends = datetime(2026, 10, 20, 12, tzinfo=UTC)
+    times = StorageTimes(LineTimes(to_nanoseconds(ends), UTC))
+    texts = b"2026-10-20 03:00:00 a\n", b"2026-10-20 11:59:59 x\n", b"a dump\n", b"  a\n"
+    wanted = [bytearray(one) for one in texts]
+
+    found = [
+        time
+        for block in wanted
+        for time in times.read_some(block, 0, len(block), [(0, len(block))] * (b"a\n" in block))
+    ]
+    assert [f"{to_datetime(one * 1000):%H:%M:%S}" for one in found if one] == [
+        *("03:00:00", "11:59:59")
+    ]

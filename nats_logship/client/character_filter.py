@@ -10,11 +10,10 @@ from itertools import accumulate
 from typing import Any
 
 from nats_logship.client.found_lines import count_lines
-from nats_logship.client.line_search import LineFilter
+from nats_logship.client.line_search import LineFilter, Range
 from nats_logship.wire.expressions import bounded_expression
-from receiver.search.scan import Range
 
-_IS_LITERAL = re.compile(r"[^][(){}?*+.\\]*+")
+_IS_LITERAL = re.compile(r"[^][(){}?*+.\\\ufffd\ud800-\udfff]*+")  # invalid bytes are U+FFFD
 _IS_PLAIN = re.compile(  # of ASCII alone: what matches begins and ends between characters
     r"(?:[^][.\\(]|\((?!\?)|\(\?:|\.[*+]|\\(?:[dwsbAzZ]|[^\w\s])|\[(?!\^)[^][\\^]+\])*+"
 )
@@ -108,7 +107,10 @@ def _compile(match: str) -> tuple[Any, Any]:
     options = re2.Options()
     options.never_nl = options.never_capture = True
     options.log_errors = False
-    found = re2.compile(b"(?m)" + pattern, options), re2.compile(_RUN % pattern, options)
+    try:
+        found = re2.compile(b"(?m)" + pattern, options), re2.compile(_RUN % pattern, options)
+    except re2.error as error:
+        raise ValueError(f"{text!r}: {error}") from None
     if (size := int(found[1].programsize)) > _MOST_PROGRAM:
         raise ValueError(
             f"{text!r} is too large ({size} instructions of at most {_MOST_PROGRAM}): use smaller "
