@@ -28,7 +28,7 @@ from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import FileReader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
-from shipper.sources.files.sampling import sample
+from shipper.sources.files.sampling import Original, sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
@@ -318,8 +318,8 @@ class Follower(Source):
         from_end = self._selection.from_end and memory.scanned_at is None
         opened = {key: arrival.descriptor for key, arrival in arrived.items()}
         originals = {
-            one: opened.get(one.key, self._reader.find_descriptor(one.key))
-            for one in memory.find_originals({one.group for one in asked})
+            one: Original(opened.get(one.key, self._reader.find_descriptor(one.key)), beginning)
+            for one, beginning in memory.find_originals({one.group for one in asked}).items()
         }
         found = sample(asked, from_end=from_end, opened=opened, originals=originals)
         undecided = self._find_moved(seen, asked, found)

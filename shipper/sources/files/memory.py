@@ -252,11 +252,15 @@ class Memory:
             near[entry] = {*cursors, *self._find_near(entry)}
         return near
 
-    def find_originals(self, groups: Container[str]) -> list[FileEntry]:
-        """Return the files of groups that are rotated or deleted."""
+    def find_originals(self, groups: Container[str]) -> dict[FileEntry, bytes]:
+        """Return the files of groups that are rotated or deleted, and how each begins.
+
+        Of files that came and left their paths unseen nothing is known.
+        """
         followed = (one for one in self.files.values() if one.entry.group in groups)
-        rotated = (f.entry for f in followed if f.is_rotated or f.entry.key not in self.entries)
-        return [*rotated, *self.gone.values()]
+        rotated = (one for one in followed if one.is_rotated or one.entry.key not in self.entries)
+        known = {one.entry: one.progress.beginning for one in rotated}
+        return known | dict.fromkeys(self.gone.values(), b"")
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""

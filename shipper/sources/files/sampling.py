@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decompress import Decompressor
@@ -40,6 +41,13 @@ _AT_EMPTY_PATH = 0x1000
 _BORN = 0x800  # the time at which a file was made, as a bit of the mask of statx(2)
 _STATUS = struct.Struct("I76xqI164x")  # mask and that time in `struct statx`
 _libc = ctypes.CDLL(None)
+
+
+class Original(NamedTuple):
+    """A file that others may be copies of: its descriptor, or -1, and its first bytes, if known."""
+
+    descriptor: int = -1
+    beginning: bytes = b""
 
 
 def open_file(entry: FileEntry) -> int:
@@ -74,13 +82,13 @@ def sample(
     *,
     from_end: bool,
     opened: Mapping[FileKey, int],
-    originals: Mapping[FileEntry, int],
+    originals: Mapping[FileEntry, Original],
 ) -> dict[FileKey, Sample | OSError]:
     """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
 
     Files that are `opened`, by descriptor, are read whether or not they still have a name. Other
-    rotated files are compared with the `originals` of their groups, which are rotated or deleted;
-    each has its descriptor, or -1. For a file that cannot be read there is the error.
+    rotated files are compared with the `originals` of their groups, which are rotated or deleted.
+    For a file that cannot be read there is the error.
 
     Leaves out files that are not where the scan saw them, and rotated files whose live file changed
     meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
@@ -128,13 +136,17 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
     return replace(rotated, is_in_live=bool(now.fits), differs_from=others)
 
 
-def _compare_with_originals(seen: Sample, originals: Mapping[FileEntry, int]) -> Sample:
+def _compare_with_originals(seen: Sample, originals: Mapping[FileEntry, Original]) -> Sample:
     """Return the sample with the originals of its group whose content the file does not have."""
     others = set(seen.differs_from)
-    for one, opened in originals.items():
+    for one, known in originals.items():
         if one.group == seen.entry.group:
-            with suppress(OSError), _open(one, opened) as original, _open(seen.entry) as copy:
-                if not _has_content(seen, copy, one, original):
+            with suppress(OSError), _open(one, known.descriptor) as original:
+                is_plain = one.compression is None  # it may be another file by now
+                head = os.pread(original, HEAD_BYTES, 0) if is_plain else known.beginning
+                # if a file is rotated each second, decompressing all pairs takes too long
+                begins_alike = seen.head.startswith(head) or head.startswith(seen.head)
+                if not (begins_alike and _has_content(seen, one, original)):
                     others.add(one.key)
     return replace(seen, differs_from=others)
 
@@ -148,21 +160,22 @@ def _open(entry: FileEntry, opened: int = -1) -> Iterator[int]:
         close(descriptor)
 
 
-def _has_content(seen: Sample, copy: int, original: FileEntry, descriptor: int) -> bool:
+def _has_content(seen: Sample, original: FileEntry, descriptor: int) -> bool:
     """Whether a file has the bytes of an original: all, or 1 KiB at least if that is longer."""
     if not original.compression and seen.size > os.fstat(descriptor).st_size:
         return False
-    at, ours_in, theirs_in = 0, _content_of(copy, seen.entry), _content_of(descriptor, original)
-    while at < _MOST_COMPARED:
-        ours = ours_in.read(at, at + _STEP)
-        theirs = theirs_in.read(at, at + max(1, len(ours)))
-        if not ours:
-            return not theirs or at >= HEAD_BYTES or seen.is_partial
-        if ours != theirs:
-            # it replaced its half copy, which is read to its end first
-            is_begun = ours.startswith(theirs) and at + len(theirs) >= HEAD_BYTES
-            return is_begun and seen.entry.path == original.path and not theirs_in.is_complete
-        at += len(ours)
+    with _open(seen.entry) as copy:
+        at, ours_in, theirs_in = 0, _content_of(copy, seen.entry), _content_of(descriptor, original)
+        while at < _MOST_COMPARED:
+            ours = ours_in.read(at, at + _STEP)
+            theirs = theirs_in.read(at, at + max(1, len(ours)))
+            if not ours:
+                return not theirs or at >= HEAD_BYTES or seen.is_partial
+            if ours != theirs:
+                # it replaced its half copy, which is read to its end first
+                is_begun = ours.startswith(theirs) and at + len(theirs) >= HEAD_BYTES
+                return is_begun and seen.entry.path == original.path and not theirs_in.is_complete
+            at += len(ours)
     return True
 
 

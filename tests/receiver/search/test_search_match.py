@@ -64,7 +64,7 @@ def test_tail_and_the_console_compare_characters_too() -> None:
         assert wanted.find("für\nfü\n".encode()) == [(0, 5)]
 
 
-def test_records_that_are_split_up_stay_whole() -> None:
+def test_records_that_are_split_up_twice_are_whole() -> None:
     records = b"a\n at\n", b"b\n"
     found = Found("web01", "a.log", b"".join(records), records=records)
 

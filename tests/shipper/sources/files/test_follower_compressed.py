@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shipper.sources.files import sampling
 from shipper.sources.files.paths import Compression
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host, packed
@@ -225,3 +226,31 @@ async def test_a_copy_that_has_the_inode_of_a_compressed_file_is_not_shipped_aga
 
     assert host.shipped == shipped + b"c\n"
     assert shipped == b"a" * 80 + b"\n" + b"b" * size + b"\n"
+
+
+@pytest.mark.parametrize("compression", [Compression.BZIP2, Compression.GZIP])
+async def test_archives_of_a_file_that_is_rotated_often_are_not_compared_with_all_others(
+    host: Host, compression: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, opened = 12, list[int]()
+
+    class Counted(sampling.Decompressor):
+        def __init__(self, descriptor: int, compression: Compression) -> None:
+            opened.append(descriptor)
+            super().__init__(descriptor, compression)
+
+    monkeypatch.setattr(sampling, "Decompressor", Counted)
+    wanted = b""
+    for number in range(many):
+        wanted += (line := b"the generation %d of many lines\n" % number * 99)
+        host.write("app.log", line)
+        await host.ship()
+        host.move("app.log", f"app.log-202601{number + 10}")
+    await host.ship()
+
+    for number in range(many):
+        host.pack(f"app.log-202601{number + 10}", compression)
+    await host.ship_out()
+
+    assert host.shipped == wanted
+    assert many <= len(opened) <= 5 * many
