@@ -141,5 +141,5 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert of_a_frame.startswith(f"{MAX_RATIO} N, or {ALWAYS_BYTES // 2**10} KiB")
     assert limits["Log-Spans"].startswith(f"{MAX_SPANS_BYTES:,} bytes")
     assert limits["agent id, file id"].startswith(f"1 to {MAX_ID_BYTES} ")
-    assert f"percent-encoded, {MAX_RECORDS_BYTES} bytes;" in PAGE.read_text()
+    assert f"percent-encoded; at most {MAX_RECORDS_BYTES} bytes decoded;" in PAGE.read_text()
     assert limits["path, decoded"] == f"{MAX_PATH_BYTES} bytes"

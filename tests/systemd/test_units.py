@@ -60,12 +60,14 @@ def piping_unit() -> str:
 def test_the_unit_of_standard_input_ends_as_its_writer_and_is_restarted(
     logs_url: str, tmp_path: Path, end: str, code: int
 ) -> None:
-    (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho one\n{end}\n", "utf-8")
-    (tmp_path / "journalctl").chmod(0o755)
-    found = re.search(r"^ExecStart=(.+)$", piping_unit(), re.MULTILINE)
+    program = tmp_path / "run"
+    program.write_text(f"#!/bin/sh\necho one\n{end}\n", "utf-8")
+    program.chmod(0o755)
+    unit = piping_unit().replace("/opt/app/run", str(program))
+    found = re.search(r"^ExecStart=(.+)$", unit, re.MULTILINE)
     assert found
-    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STATE_DIRECTORY": str(tmp_path)}
-    environment = os.environ | own | {"LOGSHIPPER_SERVER": logs_url}
+    own = {"STATE_DIRECTORY": str(tmp_path), "LOGSHIPPER_SERVER": logs_url}
+    environment = os.environ | own
     done = subprocess.run(shlex.split(found[1]), env=environment, timeout=60, check=False)
 
     assert done.returncode == code
