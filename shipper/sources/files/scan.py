@@ -102,10 +102,14 @@ def _find_reason(shown: Sequence[str]) -> str:
     """Return why a pattern shows no file; empty if it does."""
     if not shown:
         return "matches no file yet"
-    if not all(os.path.islink(one) and not os.path.exists(one) for one in shown):  # noqa: PTH110, PTH114
+    if not all(map(_is_dangling, shown)):
         return ""
     leads = f"{shown[0]} to {os.path.realpath(shown[0])}"
     return f"matches only links that lead nowhere, such as {leads}; is the folder mounted here?"
+
+
+def _is_dangling(path: str) -> bool:
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
 
 
 def _drop_compressed(entries: Mapping[str, FileEntry]) -> list[FileEntry]:
