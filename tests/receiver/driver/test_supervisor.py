@@ -198,13 +198,24 @@ async def test_a_stop_without_the_broker_ends_soon(own_broker: Server, tmp_path:
             await loop.supervisor.wake.close()
 
 
+async def join_second_task(loop: Supervised) -> None:
+    """Write a line, and return while a session joins the second task, which lasts for a minute.
+
+    The first task, of one batch, begins only once somebody waits for the second one.
+    """
+    loop.may_run.clear()
+    await lines(loop.partition, b"1")
+    await loop.until(lambda: loop.jobs == 1)
+    second = asyncio.create_task(loop.slot.joining.wait())
+    await asyncio.sleep(0)
+    loop.may_run.set()
+    async with asyncio.timeout(20):
+        await second
+
+
 async def test_a_request_made_while_sessions_join_a_task_ends_it(partition: Partition) -> None:
     async with Supervised(partition, often=True, session=_LONG) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        await loop.until(lambda: loop.jobs == 1)  # one batch; the next lasts for a minute
-        async with asyncio.timeout(20):
-            await loop.slot.joining.wait()
+        await join_second_task(loop)
         loop.supervisor.timer.asked.set()
         async with asyncio.timeout(20):
             await loop.shared.closed.wait()
@@ -213,12 +224,10 @@ async def test_a_request_made_while_sessions_join_a_task_ends_it(partition: Part
 
 async def test_a_session_dealt_away_while_it_joins_a_task_moves(partition: Partition) -> None:
     async with Supervised(partition, often=True, session=_LONG, slots=2, index=1) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        first, second = loop.shared.slots
+        await join_second_task(loop)
+        first, _second = loop.shared.slots
+        loop.shared.use_slots(1)
         async with asyncio.timeout(20):
-            await second.joining.wait()
-            loop.shared.use_slots(1)
             await first.joining.wait()
         await loop.until(lambda: first.has_reported)
 
