@@ -2,7 +2,6 @@
 """What a page asks the console to search for holds up no other page."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -18,7 +17,7 @@ from tests.broker.console.conftest import (  # noqa: F401 - fixtures of ours as 
 from tests.broker.inspect.conftest import Publish, publish  # noqa: F401 - a fixture of ours as well
 
 pytestmark = pytest.mark.nats
-SOON = 0.5  # seconds
+ENOUGH = 5  # answers meanwhile; a page that is held up gives one
 RANGES = "".join(f"{chr(0x100 + n)}-\uffff" for n in range(149))
 """So many different letters that Python takes a second to compile the set."""
 SETS = {"an expression": f"match=(?i)[{RANGES}]", "a glob": f"host=[{RANGES}]"}
@@ -31,12 +30,11 @@ REFUSED = {
 }
 
 
-async def latencies(web: aiohttp.ClientSession, url: str) -> AsyncIterator[float]:
+async def answers(web: aiohttp.ClientSession, url: str) -> AsyncIterator[None]:
     while True:
-        began = time.monotonic()
         async with web.get(f"{url}/healthz") as answer:
             assert answer.status == 200
-        yield time.monotonic() - began
+        yield
         await asyncio.sleep(0.01)
 
 
@@ -45,16 +43,16 @@ async def test_what_takes_long_to_compile_holds_up_no_other_page(
     asked: str, start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession
 ) -> None:
     url = start_console(logs_url)
-    came = []
+    came = 0
     searching = asyncio.ensure_future(web.get(f"{url}/lines?{quote(asked, '=')}"))
-    async for seconds in latencies(web, url):
-        came.append(seconds)
+    async for _ in answers(web, url):
+        came += 1
         if searching.done():
             break
     (await searching).close()
 
     assert (await searching).status == 200
-    assert max(came) < SOON
+    assert came >= ENOUGH
 
 
 async def test_globs_of_many_stars_hold_up_no_other_page(
@@ -63,12 +61,12 @@ async def test_globs_of_many_stars_hold_up_no_other_page(
     await publish("a" * 200, b"a line\n")
     await publish("b", b"last\n")
     url = start_console(logs_url)
-    async with web.get(f"{url}/lines?host={'*a' * 100}*x%20b") as answer:
-        found = asyncio.ensure_future(answer.content.readuntil(b'"last"'))
-        async for seconds in latencies(web, url):
-            assert seconds < SOON
-            if found.done():
-                break
+    async with asyncio.timeout(60):  # a backtracking comparison would take years
+        async with web.get(f"{url}/lines?host={'*a' * 100}*x%20b") as answer:
+            found = asyncio.ensure_future(answer.content.readuntil(b'"last"'))
+            async for _ in answers(web, url):
+                if found.done():
+                    break
 
 
 async def test_what_cannot_be_searched_for_is_refused_by_name(

@@ -160,7 +160,7 @@ async def test_a_driver_waits_for_an_old_partition_only_while_it_may_be_stalled(
     sent = (shipped(0, 0, b"older\n"), claim(0, moved=1), claim(1, (0, 2)), line(1, HONEST))
     await asyncio.to_thread(new.publish, *sent)
 
-    session = SessionLimits(60.0, 0.3, 0.01, stalled_after=2.0)
+    session = SessionLimits(60.0, 0.3, 0.01, stalled_after=8.0)
     async with Supervised(new, often=True, session=session) as loop:
         await loop.until(lambda: any(isinstance(one.outcome, Blocked) for one in loop.reports))
         await loop.until(lambda: new.read(HONEST) == b"line\n")
@@ -277,7 +277,7 @@ def test_many_empty_messages_are_received_about_as_soon_as_lines(
     count = MANY // len(messages)
 
     plain = seconds_to_receive(pair, [line(1, EVIL, b"y\n")] * MANY)
-    assert seconds_to_receive(pair, messages * count) < 10 * plain + 1
+    assert seconds_to_receive(pair, messages * count) < 10 * plain + 10
     assert pair.new.read(EVIL).count(b"x") == count * (len(messages) - 1)
 
 

@@ -66,8 +66,8 @@ def test_a_backlog_that_takes_longer_than_the_broker_waits_is_shipped_in_steps(
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(800_000))
 
-    with slow_line(suite.url, 100_000) as line:
-        seen = steps(ship(suite, line.url, log, ack), 60)
+    with slow_line(suite.url, 50_000) as line:
+        seen = steps(ship(suite, line.url, log, ack), 120)
 
     assert read_lines(suite.url) == written
     assert len(seen - {0, len(written)}) >= 2, "progress is shown"

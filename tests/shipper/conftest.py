@@ -161,9 +161,15 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def live_report(process: Process) -> HostReport:
-    """Return the status of a running agent."""
-    (report,) = [one for one in asyncio.run(live.ask())[0] if one.pid == process.pid]
-    return report
+    """Return the status of a running agent; one on a busy machine may answer too late."""
+    reports: list[HostReport] = []
+
+    def has_answered() -> bool:
+        reports[:] = [one for one in asyncio.run(live.ask())[0] if one.pid == process.pid]
+        return bool(reports)
+
+    wait_until("it says its status", has_answered, 30, [process])
+    return reports[0]
 
 
 @dataclass

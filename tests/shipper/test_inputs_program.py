@@ -166,7 +166,7 @@ def test_records_wait_for_their_end_and_are_filtered_and_sent_whole(
     logs_url: str, way: Way, options: tuple[str, ...], wanted: list[bytes]
 ) -> None:
     with way.pipe.open("r+b", buffering=0) as writer:
-        process = way.start(logs_url, "--records", "python", "--record-timeout", "1s", *options)
+        process = way.start(logs_url, "--records", "python", "--record-timeout", "4s", *options)
         wait_for_log(process, "ships on")
         for line in (TRACE % 0).splitlines(keepends=True):
             writer.write(line)

@@ -49,7 +49,7 @@ def test_paused_hosts_stop_and_report_it_while_others_ship(
     logbroker("resume")
     wait_for_log(shipper, "resumed")
     wait_for_lines(server.url(), b"one\none\nother\ntwo\n", shipper)
-    logbroker("pause", "--for", "3s")  # it ends by the clock
+    logbroker("pause", "--for", "8s")  # it ends by the clock
     is_paused = lambda: shipper.read_log().count("paused until ") == 2  # noqa: E731
     wait_until("it is paused again", is_paused, 60, [shipper])
     append(logs[own_host], b"three\n")

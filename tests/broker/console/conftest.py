@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from playwright.async_api import Browser, Error, Page, async_playwright
+from playwright.async_api import Browser, Error, Page, async_playwright, expect
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from tests.broker.inspect.conftest import publish  # noqa: F401 - a fixture of these tests, too
@@ -19,6 +19,7 @@ from tests.support.processes import Process, Processes, wait_until
 StartConsole = Callable[..., str]
 _STARTS = 30_000  # milliseconds, of a browser on a busy machine
 _ATTEMPTS = 4
+expect.set_options(timeout=_STARTS)
 
 
 @pytest.fixture

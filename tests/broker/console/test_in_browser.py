@@ -234,13 +234,16 @@ async def test_stop_ends_a_search(
     await page.goto(start_console(own_server.url))
     await expect(page.locator("#partitions tbody tr")).to_have_count(1, timeout=20_000)
 
-    with own_server.process.stopped():  # so that the search takes long
-        await page.keyboard.press("3")
-        await expect(page.locator("#line-note")).to_have_text("0 lines · searching")
-        async with page.expect_event("requestfailed", lambda one: "/lines?" in one.url):
-            await page.click("#line-stop")
-        await expect(page.locator("#line-note")).to_have_text("0 lines · stopped")
-        await expect(page.locator("#line-stop")).to_be_hidden()
+    over = asyncio.Event()
+    await page.route("**/lines?*", lambda _: over.wait())  # so that the search takes long
+    await page.keyboard.press("3")
+    await expect(page.locator("#line-note")).to_have_text("0 lines · searching")
+    async with page.expect_event("requestfailed", lambda one: "/lines?" in one.url):
+        await page.click("#line-stop")
+    await expect(page.locator("#line-note")).to_have_text("0 lines · stopped")
+    await expect(page.locator("#line-stop")).to_be_hidden()
+    over.set()
+    await page.unroute("**/lines?*")
 
     await page.get_by_role("button", name="Search").click()
     await expect(page.locator("#line-note")).to_contain_text("following", timeout=30_000)

@@ -122,7 +122,7 @@ async def test_a_task_that_commits_is_not_logged_as_hanging(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop, enough = Supervised(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
-    loop.shared.limits = replace(loop.shared.limits, patience=2.0)
+    loop.shared.limits = replace(loop.shared.limits, patience=10.0)
 
     def work(assignments: Sequence[Assignment]) -> list[Report]:
         assignment = assignments[0]

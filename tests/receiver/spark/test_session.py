@@ -62,7 +62,7 @@ def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(tmp_path: Path) ->
 
     started, seconds = driver.read_log().splitlines()  # and not a word more
     assert started.startswith("local[2,4] 25.")
-    assert float(seconds) < 8, "one on a quiet machine"
+    assert float(seconds) < 30, "one on a quiet machine"
     assert left == []
 
 

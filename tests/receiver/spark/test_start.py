@@ -66,7 +66,7 @@ def test_a_receiver_whose_spark_cannot_start_logs_why_in_one_line(
 ) -> None:
     receiver = scene.receiver("receiver", f"--{option}")
 
-    assert receiver.wait(60) == code
+    assert receiver.wait(150) == code
     assert re.match(f"logreceiver: {reason}", receiver.read_log().splitlines()[-1])
     assert "Traceback" not in receiver.read_log()
 

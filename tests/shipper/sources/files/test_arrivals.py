@@ -64,7 +64,7 @@ async def test_containers_that_end_before_a_scan_are_read_to_their_end(
     assert by_container(host.shipped) == all_lines(long, *pods, *dockers)
     assert host.reported(NoticeKind.UNREAD) == []
     await host.follower.close()
-    assert held_here() == before
+    assert held_here() <= before
 
 
 async def test_files_that_come_and_go_while_too_many_are_open_are_counted(

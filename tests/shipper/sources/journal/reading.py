@@ -17,7 +17,7 @@ from shipper.sources.journal.rules import Options
 from shipper.sources.journal.source import JournalSource
 from shipper.sources.notices import Notice
 
-_QUIET = 3.0  # seconds in which a journal that has grown is read
+_QUIET = 15.0  # seconds in which a journal that has grown is read
 _BUDGET = 1024 * 1024
 
 
