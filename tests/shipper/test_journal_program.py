@@ -168,7 +168,7 @@ def test_a_gap_behind_entries_that_a_filter_leaves_out_is_reported(
     assert (found.messages, found.gaps) == ([last], [(entries.start, entries.stop)])
 
 
-def put_in_place(program: Path, script: str) -> None:
+def make_program(program: Path, script: str) -> None:
     """Make a program, or another one of it, that is never seen half made."""
     made = program.with_suffix(".new")
     made.write_text(script)
@@ -187,10 +187,10 @@ def test_a_killed_journalctl_and_a_missing_one_cost_no_entry(
     wait_for_log(agent, "journalctl cannot be run: No such file or directory; trying again")
     # it is killed within an entry, at another place each time
     script = f'#!/bin/sh\n{real} "$@" | /usr/bin/head -c $(/usr/bin/shuf -n 1 -i 1-300000)\n'
-    put_in_place(program, f"{script}kill -9 $$\n")
+    make_program(program, f"{script}kill -9 $$\n")
     wait_for_log(agent, "journalctl was killed by signal 9")
     wait_until("some are shipped", lambda: bool(shipped(logs_url).messages), 40, [agent])
-    put_in_place(program, f'#!/bin/sh\nexec {real} "$@"\n')
+    make_program(program, f'#!/bin/sh\nexec {real} "$@"\n')
     assert not wait_for(logs_url, expected, agent).anomalies
     assert agent.read_log().count("cannot be run") == 1
     assert agent.stop(12) == 0
