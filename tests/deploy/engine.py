@@ -183,7 +183,7 @@ def read_services(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 # the options of `podman run` for the keys of a service; what needs cgroups or a daemon has none
 _OPTIONS: dict[str, Any] = {
-    "read_only": lambda value: ["--read-only"] * value,
+    "read_only": lambda value: ["--read-only", "--read-only-tmpfs=false"] * value,
     "cap_drop": lambda names: [f"--cap-drop={name}" for name in names],
     "security_opt": lambda texts: [f"--security-opt={text}" for text in texts],
     "environment": lambda texts: [f"--env={name}={text}" for name, text in texts.items()],

@@ -13,6 +13,8 @@ from tests.docs.commands import blocks
 
 PAGE = (DEPLOY.parent / "docs/kubernetes.md").read_text("utf-8")
 NODE = "node-1"
+_FIELDS = {"spec.nodeName": NODE, "metadata.name": "logbroker-0"}
+_NAMED = re.compile(r"\$\((\w+)\)")
 
 
 class Pod(NamedTuple):
@@ -68,9 +70,12 @@ def _as_service(container: dict[str, Any], volumes: Mapping[str, Path]) -> dict[
 
 
 def _fill(container: dict[str, Any]) -> dict[str, str]:
-    values = {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
-    for name, value in (("$(NODE_NAME)", NODE), ("$(POD_NAME)", "logbroker-0")):
-        values = {key: text.replace(name, value) for key, text in values.items()}
+    """Return the variables; `$(NAME)` is one of those before it, as the kubelet has it."""
+    values: dict[str, str] = {}
+    for one in container.get("env", ()):
+        field = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        text = _FIELDS[field] if field else one["value"]
+        values[one["name"]] = _NAMED.sub(lambda found: values.get(found[1], found[0]), text)
     return values
 
 

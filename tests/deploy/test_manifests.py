@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.auth.certificates import Pki
 from broker.settings import BrokerSettings
 from nats_logship.app.configuration import load
 from receiver.settings import ReceiverSettings
@@ -22,7 +23,7 @@ from tests.deploy.manifests import (
 from tests.deploy.pods import NODE, PODS, TAGS, Pod, make_secrets, pods_of, secret_files
 
 ROOT = DEPLOY.parent
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MODELS = {
     "logbroker": BrokerSettings,
     "logshipper": ShipperSettings,
@@ -67,6 +68,17 @@ def test_a_pod_can_write_nothing_but_its_volumes_and_has_no_rights(pod: Pod) -> 
     mounts = [one for one in pod.container["volumeMounts"] if one["name"] in (*hosts, "secrets")]
     assert mounts
     assert all(mount["readOnly"] for mount in mounts)
+    # with SELinux only this type may read folders of the node
+    types = pod.spec["securityContext"].get("seLinuxOptions")
+    assert types == ({"type": "spc_t"} if hosts else None)
+
+
+@each
+def test_a_pod_runs_only_where_its_image_does(pod: Pod) -> None:
+    assert pod.spec["nodeSelector"] == {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
 
 
 def test_images_have_the_users_and_the_version_of_the_manifests() -> None:
@@ -75,9 +87,12 @@ def test_images_have_the_users_and_the_version_of_the_manifests() -> None:
     users = {pod.spec["securityContext"].get("fsGroup") for pod in PODS}
 
     assert tags == {service["image"] for service in read_services({}).values()}
-    assert tags == {f"ghcr.io/nats-logship/{name}:{VERSION}" for name in MODELS}
+    assert tags == {f"ghcr.io/nats-logship/{name}:{PROJECT['version']}" for name in MODELS}
     assert users == {None, int(re.findall(r"--uid (\d+)", containerfile)[0])}
     assert set(re.findall(r"^USER (\d+)", containerfile, re.M)) == {"65534", "10001"}
+    # by it ghcr.io knows the repository of an image
+    label = f"LABEL org.opencontainers.image.source={PROJECT['urls']['Repository']}"
+    assert label in containerfile.splitlines()
 
 
 @pytest.mark.parametrize("service", read_services({}))
@@ -100,6 +115,8 @@ def test_the_page_makes_each_secret_that_a_pod_reads(tmp_path: Path) -> None:
         read = {Path(text).name for text in pod.variables.values() if "/etc/logship/" in text}
         assert read <= keys
         assert pod.program != "logshipper" or keys == {f"host-{NODE}.toml"}
+    peers = {f"logbroker-{number}.logbroker-peers" for number in range(3)}
+    assert {"logbroker", *peers} <= set(Pki(tmp_path / "store").read_names())
 
 
 @rendered
@@ -139,10 +156,16 @@ def test_a_cluster_names_each_of_its_brokers(monkeypatch: pytest.MonkeyPatch) ->
         for one in objects
         if one["metadata"]["name"] == "logbroker" and one["kind"] == "StatefulSet"
     )
-    (pod,) = pods_of([broker])
-    settings = takes("logbroker", pod.variables, monkeypatch)
+    given = {
+        pod.program: takes(pod.program, pod.variables, monkeypatch) for pod in pods_of(objects)
+    }
+    settings = given.pop("logbroker")
 
     spec = broker["spec"]
     names = [f"logbroker-{number}.{spec['serviceName']}" for number in range(spec["replicas"])]
+    assert settings.server_name == "logbroker-0"
     assert [route.host for route in settings.route] == names
-    assert settings.nats["client_advertise"] == f"{names[0]}:{settings.listen.port}"
+    port = settings.listen.port
+    assert settings.nats["client_advertise"] == f"{names[0]}:{port}"
+    for client in given.values():
+        assert client.server == tuple(f"tls://{name}:{port}" for name in names)
