@@ -1,6 +1,8 @@
 """What roles and playbooks hold to: existing units, hidden secrets, known variables."""
 
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ TASK_FILES = sorted(
     if path.parent.name in ("tasks", "handlers") or path.parent == ANSIBLE
 )
 INVENTORIES = sorted((ANSIBLE / "inventories").glob("*/hosts.yml"))
-SECRET = ("/etc/credstore/", ".env", "logship_credential_output", "broker.pem", "secret")
+SECRET = ("credstore", ".env", "logship_credential_output", "broker.pem", "secret")
 
 
 def tasks(path: Path) -> Iterator[dict[str, Any]]:
@@ -57,6 +59,36 @@ def test_units_that_roles_install_are_there() -> None:
 
     for unit in (*(ROOT / "systemd").glob("*.service"), *(ROOT / "systemd").glob("*.target")):
         assert f"'{unit.name}'" in variables, unit
+
+
+def test_what_units_and_roles_have_besides_is_removed_with_them() -> None:
+    text = (ANSIBLE / "uninstall.yml").read_text("utf-8")
+    (patterns,) = (
+        find["patterns"]
+        for task in tasks(ANSIBLE / "uninstall.yml")
+        if (find := task.get("ansible.builtin.find", {})).get("paths") == ["/etc/credstore"]
+    )
+    units = [path.read_text("utf-8") for path in (ROOT / "systemd").glob("*.service")]
+    loaded = {
+        line.split(":")[-1]
+        for unit in units
+        for line in re.findall(r"^LoadCredential=(.*)$", unit, re.MULTILINE)
+    }
+    roles = "".join(path.read_text("utf-8") for path in TASK_FILES)
+    folders = set(re.findall(r"/etc/systemd/system/\S+?\.service\.d", roles))
+
+    assert len(loaded) >= 9
+    assert [one for one in loaded if not any(fnmatch(one, glob) for glob in patterns)] == []
+    assert len(folders) >= 5
+    assert [one for one in folders if f"'{one}'" not in text] == []
+
+
+def test_a_console_that_runs_is_restarted_with_the_broker_of_an_upgrade() -> None:
+    handlers = {
+        one["name"]: one for one in tasks(ANSIBLE / "roles/logship_broker/handlers/main.yml")
+    }
+
+    assert handlers["Restart the console"]["listen"] == "Restart the broker"
 
 
 @pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.parent.name)

@@ -112,6 +112,31 @@ def test_a_unit_restarts_its_program_unless_an_operator_must_act(service: str) -
     assert {"StartLimitIntervalSec=0", "Restart=always", codes} <= set(arguments)
 
 
+def test_samples_name_secrets_that_their_unit_hands_over_and_drop_ins_that_exist() -> None:
+    named = []
+    for sample in (UNITS / "settings").iterdir():
+        text = sample.read_text("utf-8")
+        named += [(sample.stem, one) for one in re.findall(r'_(?:file|cert|key) = "(.*)"', text)]
+        assert all((UNITS / one).is_file() for one in re.findall(r"drop-ins/\S+\.conf", text))
+
+    assert len(named) >= 4
+    for program, path in named:
+        unit = (UNITS / f"{program}.service").read_text("utf-8")
+        assert path.startswith(f"/run/credentials/{program}.service/")
+        assert f"LoadCredential={Path(path).name}" in unit.splitlines()
+
+
+def test_a_certificate_is_renewed_in_the_store_that_the_broker_has() -> None:
+    unit, renewal = (
+        (UNITS / f"logbroker{name}.service").read_text("utf-8").splitlines()
+        for name in ("", "-tls-renew")
+    )
+
+    given = {line for line in unit if line.startswith(("Environment", "StateDirectory="))}
+    assert len(given) == 3
+    assert given <= set(renewal)
+
+
 def test_settings_that_exist_are_kept_when_units_are_installed_again(tmp_path: Path) -> None:
     install(tmp_path)
     own = tmp_path / "etc/logship/logshipper.toml"
