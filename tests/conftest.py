@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "shared",
     deadline=None,
+    derandomize=True,  # a run that fails by chance says nothing about a change
     database=None,  # the checkout may be one that cannot be written to
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from nats_logship.client.nkey import user_key
 
-_SECONDS = 10.0
+_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

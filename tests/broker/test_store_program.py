@@ -43,7 +43,7 @@ def test_an_encrypted_store_shows_no_line_and_opens_with_its_key_alone(
 
     again = start_broker(*own)
     assert messages(again) == 20
-    again.stop(10)
+    again.stop(20)
     for options, reason in (((), "is encrypted: give its"), (another, "with another key")):
         refused = start_broker(*options)
         assert refused.wait(120) == 78
@@ -56,7 +56,7 @@ def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
 ) -> None:
     first = start_broker("--max-bytes=5MB")
     first.ready()
-    first.stop(10)
+    first.stop(20)
     # nats-server brings back no stream that is read-only as a whole, so only the next write fails
     path = tmp_path / "store" / STREAMS / STREAM / "meta.inf.tmp"
     path.touch()
@@ -73,7 +73,7 @@ def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
 def test_a_stream_that_a_kill_left_incomplete_is_created_again(start_broker: StartBroker) -> None:
     broker = start_broker()
     broker.ready()
-    assert broker.stop(10) == 0
+    assert broker.stop(20) == 0
     # as a kill between the two files of a description leaves it
     half = broker.store / STREAMS / f"KV_{POSITIONS_BUCKET}"
     (half / "meta.sum").rename(half / "meta.sum.tmp")
@@ -82,7 +82,7 @@ def test_a_stream_that_a_kill_left_incomplete_is_created_again(start_broker: Sta
     for count in (3, 6):
         again = start_broker()
         assert messages(again, publish=3) == count
-        assert again.stop(10) == 0
+        assert again.stop(20) == 0
 
 
 def test_a_damaged_stream_is_kept_and_refused_until_it_is_repaired(
@@ -90,7 +90,7 @@ def test_a_damaged_stream_is_kept_and_refused_until_it_is_repaired(
 ) -> None:
     broker = start_broker()
     assert messages(broker, publish=3) == 3
-    assert broker.stop(10) == 0
+    assert broker.stop(20) == 0
     meta = broker.store / STREAMS / STREAM / "meta.inf"
     whole = meta.read_bytes()
     meta.write_bytes(b"{" + b"\0" * (len(whole) - 1))

@@ -62,7 +62,7 @@ def test_another_number_of_streams_is_refused_and_no_number_keeps_it(
     fill(url)
     other = logbroker("apply", "--streams", "4", "--server", url)
     none = logbroker("apply", "--server", url, "--dry-run")
-    first.stop(10)
+    first.stop(20)
 
     started = start_broker("--streams", "4")
     assert started.wait(60) == 78

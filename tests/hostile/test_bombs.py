@@ -13,7 +13,7 @@ from tests.support.commands import run_command
 
 pytestmark = pytest.mark.nats
 
-STAY = SessionLimits(longest=300, silence=0.5)
+STAY = SessionLimits(longest=300, silence=2.0)
 
 
 def bomb(size: int) -> Message:

@@ -90,7 +90,7 @@ def count_batches(partition: Partition, messages: Sequence[Message]) -> int:
     partition.ask(lambda connection: publish_all(connection, messages))
     batches, first = 0, 1
     while b"after all\n" not in partition.read(HONEST):
-        report: Report = partition.session(SessionLimits(60.0, 0.3, 0.01), first)
+        report: Report = partition.session(SessionLimits(60.0, 2.0, 0.01), first)
         batches, first = batches + report.batches, report.done.until
         assert report.batches, report
     return batches

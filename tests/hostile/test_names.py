@@ -16,7 +16,7 @@ from tests.support.commands import run_command
 pytestmark = pytest.mark.nats
 
 ODD = os.fsdecode(b"/var/log/\xff\xfe(\xc3.log")
-STAY = SessionLimits(longest=60, silence=0.1)
+STAY = SessionLimits(longest=60, silence=1.0)
 
 
 def lines(host: str, file: str, name: str, start: int, payload: bytes) -> Message:

@@ -133,7 +133,7 @@ def test_a_restart_leaves_no_gap_and_lost_sequences_are_an_error(own_server: Any
     assert [(m.sequence, len(m.payload)) for m in messages] == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
         list(read_range(connection, replace(item, fail_on_data_loss=True)))
-    background.wait(connection.close(), 5)
+    background.wait(connection.close(), 30)
 
 
 Offsets = dict[str, dict[str, int]]
@@ -252,7 +252,7 @@ def test_a_lost_answer_about_the_stream_costs_no_second_batch(logs_url: str) -> 
 
     assert [message.sequence for run in runs for message in run] == [1]
     assert (connection.has_lost, connection.batches) == (True, 1)
-    background.wait(connection.close(), 5)
+    background.wait(connection.close(), 30)
 
 
 _SECRET = "s3cret-of-the-analyst"

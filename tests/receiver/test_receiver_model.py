@@ -145,11 +145,20 @@ class Program:
             case Superseded() | Blocked():
                 pass
             case _:
+                # a slow broker's first message may come after the silence
+                is_over = report.batches == 0 and not self.waits(partition)
                 # while messages wait, files may have lines of these from a task that has ended
-                self.clean[partition] = is_owner and report.done.pending == 0
-                self.comes_again[partition] |= report.batches == 0
-                return report.batches == 0
+                is_level = report.done.pending == 0 and (report.batches > 0 or is_over)
+                self.clean[partition] = is_owner and is_level
+                self.comes_again[partition] |= is_over
+                return is_over
         return False
+
+    def waits(self, partition: int) -> bool:
+        """Whether a message of a partition is not committed yet."""
+        begin = self.model.next[partition]
+        later = (some for sequence, some in self.model.sent.items() if sequence >= begin)
+        return any(one.partition == partition for some in later for one in some)
 
     def note_cuts(self, partition: int) -> None:
         """Log which files were truncated: none whose lines come again."""

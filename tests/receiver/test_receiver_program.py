@@ -167,12 +167,12 @@ def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_sta
     scene.partition(3).lines("web3", b"late\n")
     wait_for(b"late\n")
     scene.publish(2000, 2000)
-    assert receiver.stop(10) == 0, receiver.last_output()
+    assert receiver.stop(20) == 0, receiver.last_output()
     scene.partition(2).lines("web2", b"while it was down\n")
     receiver.start()
     wait_for(b"while it was down\n")
     scene.wait_for_all(receiver)
-    assert receiver.stop(12) == 0
+    assert receiver.stop(20) == 0
     is_calm(receiver)
 
 
@@ -195,7 +195,7 @@ def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -
     one_worker = ("--master", "local[1]")  # for both partitions
     receiver = scene.receiver("receiver", *one_worker, environment={VARIABLE: str(tmp_path)})
     for _ in range(2):
-        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_output()
+        assert receiver.wait(150) == -signal.SIGKILL, receiver.last_output()
         receiver.start()
     scene.wait_for_all(receiver)
 
@@ -214,7 +214,7 @@ def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -
 
     scene.wait_for_all(receiver)
     assert "is blocked, its lines wait in the stream: spark: " in receiver.log.read_text()
-    assert receiver.stop(10) == 0
+    assert receiver.stop(20) == 0
     is_calm(receiver)
 
 
@@ -228,7 +228,7 @@ def test_a_receiver_whose_jvm_does_not_answer_ends_in_time(scene: Scene, tmp_pat
     wait_until("it waits for Java", lambda: len(receiver.tree()) == 2, 150, [receiver])
     wait_until("it has asked the broker", lambda: has_asked(scene), 60, [receiver])
 
-    code = receiver.stop(10)
+    code = receiver.stop(20)
 
     assert code == 0
     assert receiver.tree() == []
@@ -274,7 +274,7 @@ def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -
     os.kill(java_of(receiver), signal.SIGKILL)
 
     scene.publish(20)  # at the latest its lines need it
-    assert receiver.wait(90) == Exit.FAILED, receiver.last_output()
+    assert receiver.wait(150) == Exit.FAILED, receiver.last_output()
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
     receiver.start()
@@ -284,7 +284,7 @@ def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -
 def adopt_as_advised(scene: Scene, receiver: Process, *reasons: str) -> None:
     """Start a receiver that refuses, and run the command that it names."""
     receiver.start()
-    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_output()
+    assert receiver.wait(150) == Exit.CONFIGURATION, receiver.last_output()
     is_calm(receiver)
     words = last_line(receiver)
     assert all(reason in words for reason in reasons), words
@@ -343,7 +343,7 @@ def test_a_receiver_reports_to_its_manager(scene: Scene, manager: Manager, tmp_p
     told = receiver.read_log().replace("-", "_")
     assert "changed: keep, commit_every; needs a restart: rotate_every" in told
     assert manager.has_received("WATCHDOG=1")
-    assert receiver.stop(12) == 0
+    assert receiver.stop(20) == 0
     assert status(scene)["running"] is False
     assert manager.has_received("STOPPING=1")
     is_calm(receiver)

@@ -86,10 +86,10 @@ def test_empty_messages_delay_no_line_of_another_host(
     until = anybody.lines("web02", b"of an honest host") + 1
 
     central = Partition(server.address, tmp_path, access=server.access("r0"))
-    report = central.session(SessionLimits(60.0, 0.5))
+    report = central.session(SessionLimits(60.0, 2.0))
 
     assert report.done.until == until
-    assert report.batches <= 4
+    assert report.batches <= 20  # of 1,201 messages
     assert central.read("web02") == b"of an honest host\n"
 
 

@@ -102,7 +102,7 @@ class Machine:
 
     def wait(self) -> None:
         """Wait until it takes orders."""
-        wait_until("has an init", self._has_init, 20, [self.process])
+        wait_until("has an init", self._has_init, 90, [self.process])
         up = lambda: self.does("systemctl is-active sysinit.target")  # noqa: E731
         wait_until("has booted", up, 90, [self.process])
 
@@ -145,7 +145,7 @@ class Machine:
 
     def _wait_for_next(self) -> None:
         before, self._init = self._init, 0
-        wait_until("has stopped", lambda: not Path(f"/proc/{before}").exists(), 60)
+        wait_until("has stopped", lambda: not Path(f"/proc/{before}").exists(), 120)
         self.wait()
 
     def _has_init(self) -> bool:

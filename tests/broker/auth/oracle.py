@@ -24,6 +24,7 @@ def everything(own: Raw) -> dict[str, Any]:
         consumers = listed.get("consumers") or []
         for consumer in consumers:
             consumer.pop("ts")
+            consumer.pop("num_waiting", None)  # a pull of a client that has gone stays for 2 s
         found[name] = [stream["config"], state, messages, consumers]
     return found
 

@@ -105,7 +105,7 @@ def test_a_site_neither_receives_nor_answers_requests_to_another_site(
         overheard = other.send(b"").messages
         own.ask("$JS.API.STREAM.UPDATE.LOGS", config)
 
-    assert heard == [asked]
+    assert set(heard) == {asked}  # a server may ask again
     assert not overheard
     with Leaf(server.leaf_port, "other") as other:
         assert other.subscribe(asked).is_over

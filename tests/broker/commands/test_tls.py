@@ -136,7 +136,7 @@ async def test_a_broker_with_a_certificate_requires_tls_and_reloads_a_new_one(
     assert "certificate" in str(await certificate(url, Access(tls_first=False)))
 
     await tls("renew")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (shown := await certificate(url, trusting)) == before or isinstance(shown, str):  # noqa: ASYNC110 - nothing reports it
             await asyncio.sleep(0.05)
 

@@ -144,7 +144,7 @@ async def test_a_limit_that_a_slower_broker_raises_again_is_lowered_again(
 
     async def join(connection: Connection, most: int) -> None:
         own = replace(BEFORE, max_bytes=most, may_grow=False)
-        await provision_cluster(connection, own, lambda _: None, overlap=0.5)
+        await provision_cluster(connection, own, lambda _: None, overlap=3.0)
 
     await apply(fresh, replace(BEFORE, max_bytes=300))
     slow = SlowUpdates(fresh_url)

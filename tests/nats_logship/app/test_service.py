@@ -50,7 +50,7 @@ import asyncio, os, sys, time
 from nats_logship.app.service import Notifier, Service
 from nats_logship.app.signals import block_signals
 class Slow:
-    def __del__(self): pause(2.5)
+    def __del__(self): pause(6)
 class View:
     is_ready = True
     def status(self): return "well"
@@ -62,7 +62,7 @@ def say(word): print(word, flush=True)
 async def work(ending):
     {}
 async def run():
-    ending = Service(View(), change, lambda: {}, 3, 2)
+    ending = Service(View(), change, lambda: {}, 3, 5)
     notifier = Notifier(os.environ)
     say("in time" if await ending.run(notifier, dict, work(ending)) else "late")
 asyncio.run(run())

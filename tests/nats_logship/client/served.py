@@ -23,5 +23,5 @@ async def served(talk: Talk, port: int = 0) -> AsyncIterator[str]:
 
     async with await asyncio.start_server(serve, "127.0.0.1", port) as server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await asyncio.gather(*filter(None, talks))

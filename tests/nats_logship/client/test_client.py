@@ -72,7 +72,7 @@ async def ends() -> AsyncIterator[Ends]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection([f"nats://127.0.0.1:{server.getsockname()[1]}"], "test")
         greeting = asyncio.create_task(asyncio.to_thread(greet, server))
-        await connection.connect(5)
+        await connection.connect(30)
         line = await greeting
         yield connection, line
         line.close()
