@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import partial
 
 from nats_logship.app.exits import OperatorError
@@ -97,8 +97,9 @@ class _Pipeline:
 
     async def _work(self) -> None:
         settings = self._settings
-        folders = _make_folders(settings)
-        require_template(settings.state, settings.path_template)
+        with _usable(settings):
+            folders = _make_folders(settings)
+            require_template(settings.state, settings.path_template)
         patience = settings.patience.total_seconds() if settings.once else None
         found = await wait_for_partitions(self._connection, self._stop, patience)
         if found is None:
@@ -119,7 +120,8 @@ class _Pipeline:
             spark = await start_spark(starting, stack, self._jvm, self._stop)
             if spark is None:
                 return
-            stack.enter_context(hold_locks(folders))
+            with _usable(settings):
+                stack.enter_context(hold_locks(folders))
             self._driver = Driver(
                 settings=self._settings,
                 connection=self._connection,
@@ -150,15 +152,21 @@ class _Pipeline:
 def _make_folders(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
     """Make the output and state folders if they do not exist, and mark them.
 
-    Raises OperatorError for a folder that cannot be written to.
+    Raises OSError for a folder that cannot be written to.
     """
     folders = ((settings.output, settings.permissions), (settings.state, Permissions()))
+    for folder, permissions in folders:
+        make_synced_folder(folder, permissions)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    return tuple(mark_folder(folder.absolute()) for folder, _ in folders)
+
+
+@contextmanager
+def _usable(settings: ReceiverSettings) -> Iterator[None]:
+    """Raise OperatorError for an error of the output or the state folder."""
     try:
-        for folder, permissions in folders:
-            make_synced_folder(folder, permissions)
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return tuple(mark_folder(folder.absolute()) for folder, _ in folders)
+        yield
     except OSError as error:
         raise OperatorError(
             f"cannot use {error.filename or settings.output}: {error.strerror}; "

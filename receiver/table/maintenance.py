@@ -62,6 +62,7 @@ class Maintenance:
         self._vacuum_due = time.monotonic() + _VACUUM_EVERY
         self._aside = set()
         for log in logs:
+            log.refresh()  # a merge that failed has forgotten what was read
             log.vacuum(-(-int(self.grace.total_seconds()) // 3600))
 
     def _remove_old_days(self, log: Log, now: datetime) -> None:

@@ -13,15 +13,17 @@ import pytest
 
 from nats_logship.app.exits import Exit
 from nats_logship.app.faults import VARIABLE
+from nats_logship.app.files import FOLDER_ID
 from nats_logship.client.access import without_password
 from nats_logship.wire.subjects import partition_of
+from tests.conftest import Server
 from tests.manager import Manager
 from tests.pages import page
 from tests.partitions import change_partitions
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
 from tests.support.commands import run_command
-from tests.support.processes import Process, proc, wait_until
+from tests.support.processes import Process, Processes, proc, wait_until
 from tests.support.received import read_received
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
@@ -62,6 +64,24 @@ def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in log
     assert "INFO driver: received 302 lines, 58.6 KiB; all is committed, nothing waits" in log
     assert log.count("INFO") == 2, log
+
+
+def test_a_folder_that_is_taken_away_while_it_starts_is_named(
+    own_broker: Server, processes: Processes, tmp_path: Path
+) -> None:
+    own_broker.stop()
+    scene = Scene(own_broker.url, processes, tmp_path)
+    receiver = scene.receiver("receiver")
+    mark = scene.output / FOLDER_ID
+    wait_until("it has its folder", mark.exists, 60, [receiver])
+    wait_until("it waits", lambda: "no broker at" in receiver.read_log(), 60, [receiver])
+    mark.unlink()
+    own_broker.start()
+
+    assert receiver.wait(150) == Exit.FAILED, receiver.last_output()
+    reason = f"cannot use {mark}: No such file or directory; choose --output and --state-dir"
+    assert last_line(receiver) == f"logreceiver: {reason}"
+    is_calm(receiver)
 
 
 def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) -> None:

@@ -25,6 +25,7 @@ from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import ANCESTRY
 from receiver.search.settings import SearchSettings
+from receiver.table import log
 from receiver.table.columns import LINES
 from receiver.table.compact import Group, merge_files
 from receiver.table.location import Location
@@ -339,6 +340,26 @@ async def test_a_writer_is_unhealthy_only_if_lines_wait_for_long_or_rounds_fail(
     assert health_after(0)[0] == 200
     meter.note_trouble("no space")
     assert health_after(1000) == (503, "no space\n")
+
+
+def test_a_merge_whose_commit_fails_does_not_end_the_writer(
+    tabled: Tabled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        tabled.publish_some(2)
+        tabled.write()
+    points = list[str]()
+
+    def fail(point: str) -> None:
+        points.append(point)
+        if point == "table_committed":
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(log, "fault", fail)
+    tabled.write(hours=30)
+
+    assert points == ["table_committed", *2 * ["table_vacuumed"]], "the vacuum was due as well"
+    tabled.has_each_line_once()
 
 
 def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
