@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import parse_range
-from nats_logship.client.character_filter import CharacterFilter
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Order
 
@@ -60,7 +59,7 @@ def parse_line_request(parameters: Mapping[str, str], now: datetime) -> LineRequ
         raise ValueError(f"{given['zone']!r} is not a time zone of this machine: choose UTC")
     since, until = ranges.pop()
     return LineRequest(
-        wanted=CharacterFilter(selection, match=match, level=given["level"]),
+        wanted=LineFilter(selection, match=match, level=given["level"]),
         since=since,
         until=until,
         order=_ORDERS[given["order"]],

@@ -10,7 +10,6 @@ from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import read_known_layout, require_partitions
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
-from nats_logship.client.character_filter import CharacterFilter
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.found_lines import FoundLines, OpenRecords
 from nats_logship.client.line_search import LineFilter, search_newest, select
@@ -47,9 +46,7 @@ class TailOptions:
 
     def __post_init__(self) -> None:
         """Check the expression."""
-        object.__setattr__(
-            self, "wanted", CharacterFilter(self.selection, self.partitions, self.match)
-        )
+        object.__setattr__(self, "wanted", LineFilter(self.selection, self.partitions, self.match))
 
 
 async def tail(

@@ -20,9 +20,10 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines, OpenRecords, count_lines, records_of
+from nats_logship.client.line_match import LineMatch, Range
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.expressions import Expression, bounded_expression, matching_runs
+from nats_logship.wire.expressions import matching_runs
 from nats_logship.wire.levels import hint_of, level_runs, levels_from
 from nats_logship.wire.message import (
     MalformedMessage,
@@ -41,7 +42,6 @@ FIRST_WINDOW = 32
 WIDER = 8
 """Each further search covers so many times more messages."""
 _ENCODING = b"Content-Encoding"
-Range = tuple[int, int]
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ logger = logging.getLogger(__name__)
 class LineFilter:
     """Which lines are wanted: of the hosts and files of `selection`, in `partitions` (none: all).
 
-    `match` is an expression of RE2, `level` the least level; empty is any line. Records of several
-    lines are chosen whole. `firsts` are sequences of a stream by partition: nothing before them is
-    wanted. Raises ValueError if the expression or the level is bad.
+    `match` is an expression of RE2, compared with characters, and `level` the least level; empty is
+    any line. Records of several lines are chosen whole. `firsts` are sequences of a stream by
+    partition: nothing before them is wanted. Raises ValueError if expression or level is bad.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
@@ -60,12 +60,11 @@ class LineFilter:
     match: str = ""
     level: str = ""
     firsts: Mapping[int, int] = field(default_factory=dict)
-    _expression: Expression | None = field(init=False, repr=False, compare=False)
+    _match: LineMatch | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the expression and the level."""
-        found = bounded_expression(self.match) if self.match else None
-        object.__setattr__(self, "_expression", found)
+        object.__setattr__(self, "_match", LineMatch(self.match) if self.match else None)
         if self.level:
             levels_from(self.level)
 
@@ -92,16 +91,17 @@ class LineFilter:
         """Return the half-open ranges of the lines in `[start, end)` that match."""
         end = len(lines) if end is None else end
         found = [(start, end)] if start < end else []
-        if self._expression is not None:
-            found = matching_runs((self._expression,), lines, start, end)
+        if self._match is not None:
+            found = self._match.find(lines, start, end)
         if self.level:
             found = [run for one in found for run in level_runs(self.level, lines, *one)]
         return found
 
     def may_match(self, lines: bytes) -> list[Range]:
         """Return ranges of lines with all that match, quickly."""
-        expression = self._expression or (hint_of(self.level) if self.level else None)
-        return [(0, len(lines))] if expression is None else matching_runs((expression,), lines)
+        if self._match is not None:
+            return self._match.find(lines, 0, len(lines))
+        return matching_runs((hint_of(self.level),), lines) if self.level else [(0, len(lines))]
 
 
 class SearchedRun(NamedTuple):

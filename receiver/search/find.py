@@ -11,7 +11,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nats_logship.client.character_filter import CharacterFilter
 from nats_logship.client.connection import Connection
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.ranges import LostSequences
@@ -179,4 +178,4 @@ class TableFinder:
 
 def make_filter(query: Query) -> LineFilter:
     """Return the filter of a stream's lines for a query."""
-    return CharacterFilter(query.selection, match=query.match, level=query.level)
+    return LineFilter(query.selection, match=query.match, level=query.level)

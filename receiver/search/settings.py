@@ -13,7 +13,7 @@ from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.client.character_filter import CharacterFilter
+from nats_logship.client.line_match import LineMatch
 from receiver.settings import MODELS, TimeZone, require_whole
 from receiver.spark.settings import split_lines
 from receiver.storage.rotation import load_zone
@@ -21,7 +21,8 @@ from receiver.table.settings import check_options
 
 
 def _check_expression(text: str) -> str:
-    CharacterFilter(match=text)
+    if text:
+        LineMatch(text)
     return text
 
 

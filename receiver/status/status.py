@@ -26,7 +26,7 @@ from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.client.table_status import TableStatus
 from nats_logship.client.tables import collect_tables
 from nats_logship.wire.offset import Offset, UnreadableOffset
-from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from nats_logship.wire.subjects import partition_filter
 from receiver.driver.partitions import request_partition_count
 from receiver.driver.standby import request_report
@@ -148,9 +148,9 @@ async def collect_status(connection: Connection, now: datetime) -> Status:
 
     Raises `Rejected`, `ConnectionLost`, `ConfigurationError`.
     """
-    streams = (await require_layout(connection)).names
+    layout = await require_layout(connection)
     partitions, tables = await asyncio.gather(
-        collect_partitions(connection, now), collect_tables(connection, streams)
+        _collect_all(connection, layout, now), collect_tables(connection, layout.names)
     )
     return Status(partitions=partitions, tables=tables)
 
@@ -159,7 +159,15 @@ async def collect_partitions(
     connection: Connection, now: datetime, select: Callable[[int], Iterable[int]] = range
 ) -> list[ReceivedPartition]:
     """Ask the broker and the owners about the partitions that `select` chooses of their number."""
-    layout = await require_layout(connection)
+    return await _collect_all(connection, await require_layout(connection), now, select)
+
+
+async def _collect_all(
+    connection: Connection,
+    layout: StreamLayout,
+    now: datetime,
+    select: Callable[[int], Iterable[int]] = range,
+) -> list[ReceivedPartition]:
     chosen = select(await request_partition_count(connection, layout))
     found = (_collect(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]

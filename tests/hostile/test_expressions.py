@@ -2,6 +2,7 @@
 """What a page asks the console to search for holds up no other page."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ from tests.broker.console.conftest import (  # noqa: F401 - fixtures of ours as 
 from tests.broker.inspect.conftest import Publish, publish  # noqa: F401 - a fixture of ours as well
 
 pytestmark = pytest.mark.nats
-ENOUGH = 5  # answers meanwhile; a page that is held up gives one
+SOON = 0.5  # seconds
 RANGES = "".join(f"{chr(0x100 + n)}-\uffff" for n in range(149))
 """So many different letters that Python takes a second to compile the set."""
 SETS = {"an expression": f"match=(?i)[{RANGES}]", "a glob": f"host=[{RANGES}]"}
@@ -30,12 +31,26 @@ REFUSED = {
 }
 
 
-async def answers(web: aiohttp.ClientSession, url: str) -> AsyncIterator[None]:
+async def answers(web: aiohttp.ClientSession, url: str) -> AsyncIterator[float]:
+    """Ask for another page again and again; yield in how many seconds each answer came."""
     while True:
+        began = time.monotonic()
         async with web.get(f"{url}/healthz") as answer:
             assert answer.status == 200
-        yield
+        yield time.monotonic() - began
         await asyncio.sleep(0.01)
+
+
+async def longest_answer(web: aiohttp.ClientSession, url: str, asked: str) -> float:
+    """Return in how many seconds another page was answered at the latest during a search."""
+    searching, longest = asyncio.ensure_future(web.get(f"{url}/lines?{quote(asked, '=')}")), 0.0
+    async for seconds in answers(web, url):
+        longest = max(longest, seconds)
+        if searching.done():
+            break
+    async with await searching as answer:
+        assert answer.status == 200
+    return longest
 
 
 @pytest.mark.parametrize("asked", SETS.values(), ids=SETS)
@@ -43,16 +58,9 @@ async def test_what_takes_long_to_compile_holds_up_no_other_page(
     asked: str, start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession
 ) -> None:
     url = start_console(logs_url)
-    came = 0
-    searching = asyncio.ensure_future(web.get(f"{url}/lines?{quote(asked, '=')}"))
-    async for _ in answers(web, url):
-        came += 1
-        if searching.done():
-            break
-    (await searching).close()
-
-    assert (await searching).status == 200
-    assert came >= ENOUGH
+    # each expression is another one; on a busy machine one answer may be late for other reasons
+    took = [await longest_answer(web, url, asked + number * "x") for number in range(5)]
+    assert min(took) < SOON
 
 
 async def test_globs_of_many_stars_hold_up_no_other_page(

@@ -83,6 +83,24 @@ def test_the_last_lines_have_their_context_in_files_and_in_the_stream(partition:
     assert last == expect(7, 8, 9) + b"--\n" + expect(10, 11, 12)
 
 
+@pytest.mark.parametrize("since", [[], ["--since", "2026-11-20T14:00"]], ids=["last", "first"])
+def test_the_context_of_a_block_s_last_line_is_in_the_next_block(
+    partition: Partition, since: list[str]
+) -> None:
+    """Blocks are of 512 KiB; `--limit` ends the search at this very line."""
+    row = "2026-11-20T14:03:00Z line {:<37}\n".format
+    last = 512 * 1024 // len(row("")) - 1
+    lines = [row(f"{number:05d}").encode() for number in range(last + 10)]
+    assert len(b"".join(lines[: last + 1])) == 512 * 1024
+    for at in range(0, len(lines), 1000):
+        partition.lines("web01", b"".join(lines[at : at + 1000]))
+    partition.start()
+
+    asked = options(partition, "--no-stream", "--match", f"{last:05d}", "--context", "2")
+    around = found(*asked, "--host", "web01", "--limit", "1", *since)
+    assert around == b"".join(lines[last - 2 : last + 3])
+
+
 def test_the_last_lines_are_the_newest_of_all_files_and_streams(partition: Partition) -> None:
     def line(minute: int, zone: int = 0) -> bytes:
         at = time.time() + 60 * minute + 3600 * zone  # noqa: TID251

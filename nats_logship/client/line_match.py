@@ -10,8 +10,9 @@ from itertools import accumulate
 from typing import Any
 
 from nats_logship.client.found_lines import count_lines
-from nats_logship.client.line_search import LineFilter, Range
-from nats_logship.wire.expressions import bounded_expression
+from nats_logship.wire.expressions import bounded_expression, matching_runs
+
+Range = tuple[int, int]
 
 _IS_LITERAL = re.compile(r"[^][(){}?*+.\\\ufffd\ud800-\udfff]*+")  # invalid bytes are U+FFFD
 _IS_PLAIN = re.compile(  # of ASCII alone: what matches begins and ends between characters
@@ -21,44 +22,29 @@ _MOST_PROGRAM = 20_000  # instructions: a character is more of them than a byte
 _RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
 
 
-class CharacterFilter(LineFilter):
-    """A filter whose `match` is compared with characters."""
+class LineMatch:
+    """Finds the lines that an expression of RE2 matches."""
 
-    __slots__ = ()
+    __slots__ = ("_expression", "_text")
 
-    def __post_init__(self) -> None:
-        """Check the expression and the level."""
-        super().__post_init__()
-        if not _is_plain(self.match):
-            _compile(self.match)
+    def __init__(self, text: str) -> None:
+        """Check the expression; raises ValueError if it is bad, or costly."""
+        self._text, self._expression = text, bounded_expression(text)
+        if not _is_plain(text):
+            _compile(text)
 
-    def find(self, lines: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Range]:
-        """See `LineFilter`."""
-        end = len(lines) if end is None else end
-        if (found := self._find_characters(lines, start, end)) is None:
-            return super().find(lines, start, end)
-        by_level = LineFilter(level=self.level)
-        return [run for one in found for run in by_level.find(lines, *one)]
-
-    def may_match(self, lines: bytes) -> list[Range]:
-        """See `LineFilter`."""
-        found = self._find_characters(lines, 0, len(lines))
-        return super().may_match(lines) if found is None else found
-
-    def _find_characters(
-        self, lines: bytes | bytearray, start: int, end: int
-    ) -> list[Range] | None:
-        """Return the ranges of lines that match; None if bytes are found as characters are."""
-        if _is_plain(self.match):
-            return None
+    def find(self, lines: bytes | bytearray, start: int, end: int) -> list[Range]:
+        """Return the half-open ranges of the lines in `[start, end)` that match."""
+        if _is_plain(self._text):
+            return matching_runs((self._expression,), lines, start, end)
         with memoryview(lines) as view, view[start:end] as block:
             try:
                 is_ascii = str(block, "utf-8").isascii()
             except UnicodeDecodeError:
-                return _find_in_other(self.match, bytes(block), start)
-        if is_ascii and self.match.isascii():
-            return None
-        return _find_runs(self.match, lines, start, end)
+                return _find_in_other(self._text, bytes(block), start)
+        if is_ascii and self._text.isascii():
+            return matching_runs((self._expression,), lines, start, end)
+        return _find_runs(self._text, lines, start, end)
 
 
 @lru_cache(8)
