@@ -10,6 +10,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain, islice
 
 from nats_logship.app.files import FOLDER_MARKS
@@ -21,7 +22,12 @@ from shipper.sources.notices import Notice, NoticeKind
 _MOST_FOLDERS = 200
 """Folders in which the files of one live path are looked for."""
 
-_DEEP = 100  # folders: each is resolved in the one above it
+_MOST_LINKS = 40
+"""Symbolic links that the kernel follows in one path."""
+_LONGEST = 4096
+"""Characters of a path that the kernel may still take."""
+_LINKS_KEPT = 1024
+"""Answers about links that a listing keeps: most paths are in the same few folders."""
 
 _WRITTEN_BY_US = (
     "is written by a receiver, a broker or a shipper, so its files are left out; "
@@ -107,26 +113,36 @@ class Listing:
         self.refused: dict[str, None] = {}
         self._refusals = Refusals()
         self._real: dict[str, str] = {}
+        self._read_link = lru_cache(maxsize=_LINKS_KEPT)(_read_link)
         self._allowed: dict[str, frozenset[str]] = {}  # marked folders that a pattern begins in
 
     def find_real(self, path: str) -> str:
-        """Return the path behind all symbolic links; found once for each path and folder."""
+        """Return the path behind all symbolic links; found once for each path."""
         if (real := self._real.get(path)) is None:
-            self._real[path] = path  # if it leads to itself
             real = self._real[path] = self._resolve(path)
         return real
 
     def _resolve(self, path: str) -> str:
-        home, name = os.path.split(path)
-        if not name or home == "/" or home.count("/") > _DEEP:
-            return os.path.realpath(path)
-        here = os.path.join(self.find_real(home), name)  # noqa: PTH118 - a path of any bytes
-        try:
-            target = os.readlink(here)  # noqa: PTH115 - a path of any bytes
-        except OSError:  # no link
-            return here
-        is_plain = target.startswith("/") and os.path.normpath(target) == target
-        return self.find_real(target) if is_plain else os.path.realpath(here)
+        """Return the path behind all links; the path itself if there are too many, as in a circle.
+
+        The kernel opens no path with so many links, nor one that is too long.
+        """
+        real, links, left = "", 0, path.split("/")[::-1]
+        while left:
+            if links > _MOST_LINKS or len(real) > _LONGEST:
+                return path
+            name = left.pop()
+            if name == "..":
+                real = real.rpartition("/")[0]
+            elif name not in {"", "."}:
+                here = f"{real}/{name}"
+                if target := self._read_link(here):
+                    links += 1
+                    left += target.split("/")[::-1]
+                    real = "" if target.startswith("/") else real
+                else:
+                    real = here
+        return real or "/"
 
     def expand_patterns(self, live_paths: Container[str]) -> dict[str, list[str]]:
         """Return the paths that each pattern shows; a path that exists is that path."""
@@ -175,7 +191,7 @@ class Listing:
             f"{folder}/{entry.name}"
             for folder in folders
             for entry in self._list(folder)
-            if entry.is_symlink()
+            if _is_link(entry)
         }
         found: dict[str, str] = {}
         for path, group in live_paths.items():
@@ -316,30 +332,44 @@ class Listing:
         self.troubles.append(Notice(NoticeKind.REFUSED, path, text))
 
     def _expand(self, folder: str, parts: Sequence[str], allowed: Collection[str]) -> Iterator[str]:
+        """Yield the paths that the parts of a pattern show in a folder, of any depth."""
+        begun = [self._expand_part(folder, parts, allowed)]
+        while begun:
+            for path, rest in begun[-1]:
+                if rest:
+                    begun.append(self._expand_part(path, rest, allowed))
+                    break
+                yield path
+            else:
+                begun.pop()
+
+    def _expand_part(
+        self, folder: str, parts: Sequence[str], allowed: Collection[str]
+    ) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the paths that the first part shows, each with the parts to expand in it."""
         name, rest = parts[0], parts[1:]
+        path = f"{folder}/{name}"
         if rest and not paths.has_magic(name):
-            path = f"{folder}/{name}"
             if self._may_enter(path, allowed):
-                yield from self._expand(path, rest, allowed)
+                yield path, rest
             return
         self.folders[folder or "/"] = None
         if not (rest or paths.has_magic(name)):
-            yield from filter(os.path.lexists, [f"{folder}/{name}"])
+            if os.path.lexists(path):
+                yield path, rest
             return
         if is_deep := name == "**":
-            yield from self._expand(folder, rest or ["*"], allowed)
+            yield folder, rest or ["*"]
             name, rest = "*", parts
         matches = paths.pattern_of(name).fullmatch
         for entry in [entry for entry in self._list(folder) if matches(entry.name)]:
             path = f"{folder}/{entry.name}"
-            if not rest:
-                yield path
-            elif (
+            if not rest or (
                 _is_folder(entry, links=not is_deep)
                 and not self._selection.excludes(path)
                 and self._may_enter(path, allowed, is_listed=paths.has_magic(rest[0]))
             ):
-                yield from self._expand(path, rest, allowed)
+                yield path, rest
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
         found = self._listed.get(folder)
@@ -363,3 +393,16 @@ def _is_folder(entry: os.DirEntry[str], *, links: bool) -> bool:
     with suppress(OSError):  # a link that leads nowhere, or in circles
         return entry.is_dir(follow_symlinks=links)
     return False
+
+
+def _is_link(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # a file system without types in its folders must ask for the file
+        return entry.is_symlink()
+    return False
+
+
+def _read_link(path: str) -> str:
+    """Return the target of a symbolic link; empty for anything else."""
+    with suppress(OSError):
+        return os.readlink(path)  # noqa: PTH115 - a path of any bytes
+    return ""

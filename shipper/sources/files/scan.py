@@ -104,7 +104,7 @@ def _find_reason(shown: Sequence[str]) -> str:
         return "matches no file yet"
     if not all(map(_is_dangling, shown)):
         return ""
-    leads = f"{shown[0]} to {os.path.realpath(shown[0])}"
+    leads = f"{shown[0]} to {os.readlink(shown[0])}"  # noqa: PTH115 - a path of any bytes
     return f"matches only links that lead nowhere, such as {leads}; is the folder mounted here?"
 
 

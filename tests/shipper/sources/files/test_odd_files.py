@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import resource
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from shipper.sources.files.listing import Listing
+from shipper.sources.files.paths import Selection
 from shipper.sources.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.conftest import NOBODY, as_user
@@ -128,6 +131,108 @@ async def test_a_file_behind_proc_and_one_next_to_a_link_to_it_are_followed(
     host.write("other.log", b"2\n")
 
     assert sorted((await host.ship()).split()) == [b"1", b"2"]
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """Return the uppermost of 1,000 folders named a, each in the one before."""
+    top = tmp_path / "a"
+    subprocess.run(["mkdir", "-p", tmp_path / ("a/" * 1000)], check=True)
+    yield top
+    subprocess.run(["rm", "-r", top], check=True)  # too deep for shutil.rmtree
+
+
+async def test_folders_deeper_than_the_stack_of_python_are_listed(
+    make_host: MakeHost, deep: Path
+) -> None:
+    host = make_host("**/*.log")
+    host.write("a/" * 1000 + "app.log", b"deep\n")
+    host.write("app.log", b"top\n")
+
+    assert sorted((await host.ship()).split()) == [b"deep", b"top"]
+
+
+async def test_links_to_folders_deep_within_the_targets_of_other_links_are_followed(
+    make_host: MakeHost, deep: Path
+) -> None:
+    way = deep
+    for number in range(10):
+        link = deep.parent / f"link{number}"
+        link.symlink_to(way / ("a/" * 80))
+        way = link
+    host = make_host("link9/*.log")
+    host.write("a/" * 801 + "app.log", b"1\n")
+
+    assert await host.ship() == b"1\n"
+    assert [file.path for file in host.follower.files()] == [str(way / "app.log")]
+
+
+@pytest.mark.parametrize("start", ["", "absolute"])
+async def test_a_chain_of_more_links_than_the_kernel_follows_leads_nowhere(
+    make_host: MakeHost, tmp_path: Path, start: str
+) -> None:
+    folder = tmp_path if start else Path()
+    for number in range(1200):
+        (tmp_path / f"{number:04}.log").symlink_to(folder / f"{number + 1:04}.log")
+    host = make_host("*.log")
+    host.write("app.log", b"1\n")
+    host.write("1200.log", b"2\n")
+
+    assert sorted((await host.ship()).split()) == [b"1", b"2"]
+    host.write("0000.log.1", b"3\n")
+    assert await host.ship() == b"3\n"
+
+
+def test_a_link_is_found_to_lead_where_the_kernel_says(tmp_path: Path) -> None:
+    chance, names = random.Random(3), ["a", "b", "c", "d"]
+    paths = [tmp_path / one / other for one in names for other in [*names, "e"]]
+    for folder in names:
+        (tmp_path / folder).mkdir()
+    for path in paths:
+        way = "/".join(chance.choices([*names, "..", ".", "e"], k=chance.randint(1, 5)))
+        path.symlink_to(chance.choice(["", f"{tmp_path}/", f"{tmp_path}//a/../"]) + way)
+    ways = [f"{path}/{rest}".rstrip("/") for path in paths for rest in ["", "a", "b/c"]]
+    followed = [way for way in ways if os.path.exists(way)]  # noqa: PTH110 - as it is
+
+    listing = Listing(Selection.of([]))
+
+    assert len(followed) > len(paths) // 2
+    assert {way: listing.find_real(way) for way in followed} == {
+        way: os.path.realpath(way) for way in followed
+    }
+
+
+class Untyped:
+    """An entry whose type only its file could say, and its folder does not let us ask for it."""
+
+    def __init__(self, entry: os.DirEntry[str]) -> None:
+        self.name, self.inode = entry.name, entry.inode
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        raise PermissionError(13, "Permission denied", self.name)
+
+    def is_symlink(self) -> bool:
+        raise PermissionError(13, "Permission denied", self.name)
+
+
+async def test_a_name_whose_type_cannot_be_found_costs_no_other_file(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scandir = os.scandir
+
+    @contextmanager
+    def list_untyped(folder: str) -> Iterator[list[os.DirEntry[str] | Untyped]]:
+        with scandir(folder) as entries:
+            yield [Untyped(one) if one.name == "closed.log" else one for one in entries]
+
+    monkeypatch.setattr(os, "scandir", list_untyped)
+    host = make_host("*/*.log")
+    for name in ("x/closed.log", "x/link.log", "y/open.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        host.write(name, f"{name}\n".encode())
+
+    assert sorted((await host.ship()).split()) == [b"x/closed.log", b"x/link.log", b"y/open.log"]
+    assert host.reported(NoticeKind.UNREADABLE) == []
 
 
 async def test_a_moment_without_descriptors_costs_no_deleted_file(
