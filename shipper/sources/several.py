@@ -1,7 +1,7 @@
 """Several sources of one host, which behave as one.
 
 A loud source does not keep the lines of a quiet one waiting, and no other line of the host comes
-between the pieces of an over-long one.
+between the pieces of an over-long one, unless a source gives up its end (`is_inside_line`).
 """
 
 import asyncio

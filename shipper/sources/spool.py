@@ -38,6 +38,7 @@ _MOST = 256 * 1024 * 1024
 """Bytes of unacknowledged input: minutes of a busy host without a broker, and little for a disk."""
 _PAUSE = 0.01  # seconds after a small read: a copy for each line would use a whole core
 _RETRY = 1.0  # seconds
+_READ_AGAIN = 10.0  # seconds after a read failed: other sources wait while a bad disk is tried
 _SECOND = 1_000_000_000
 _LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
 _REMEMBERED = 64  # files that are marked as ended
@@ -147,27 +148,49 @@ class Spool(Source):
         self._remove_acknowledged()
         blocks: list[Block] = []
         for file in tuple(self._files):
+            found = self._read_file(file, budget)
+            budget -= sum(len(block.lines) for block in found)
+            blocks += found
+            if file.unread and not file.problem:
+                break
+        self._unfinished = sum(one.unread for one in self._readable_files) if budget > 0 else 0
+        self._readable_since = self._readable_since if self._unread > self._unfinished else None
+        return blocks
+
+    def _read_file(self, file: SpooledFile, budget: int) -> list[Block]:
+        """Return about `budget` bytes of a file; none for some time after it cannot be read."""
+        blocks: list[Block] = []
+        if time.monotonic() < file.retry_at:
+            return blocks
+        try:
             while budget > 0 and (block := self._read(file, budget)):
                 blocks.append(block)
                 budget -= len(block.lines)
-            if file.unread:
-                break
-        left = self._unread
-        self._unfinished = left if budget > 0 else 0
-        self._readable_since = self._readable_since if left > self._unfinished else None
+        except OSError as error:
+            self._note_problem(file, self._describe(error))
+            file.retry_at = time.monotonic() + _READ_AGAIN
         return blocks
 
     def _read(self, file: SpooledFile, budget: int) -> Block | None:
         rules, sizes = self._rules, self._sizes
         file.skip_hole()
         cutter = Cutter(file.progress, rules.records_of(self._input.path), *sizes, rules.lines)
-        return file.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
+        block = file.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
+        self._note_problem(file, "")
+        return block
+
+    def _note_problem(self, file: SpooledFile, text: str) -> None:
+        _log_change(file.problem, text, f"the spool of {self._input.name}")
+        file.problem = text
+
+    def _describe(self, error: OSError) -> str:
+        return f"{self._folder.path / (error.filename or '')}: {error.strerror}"
 
     def _remove_acknowledged(self) -> None:
-        while self._files and self._files[0].remove(
-            self.stored(self._files[0].file), self._folder.remove
-        ):
-            self._removed.append(self._files.pop(0).file)
+        for one in tuple(self._files):
+            if one.remove(self.stored(one.file), self._folder.remove):
+                self._files.remove(one)
+                self._removed.append(one.file)
 
     def await_change(self) -> None:
         """Have `wake` set when something was copied since the last gathering."""
@@ -222,8 +245,8 @@ class Spool(Source):
             end=end,
             readable_since=self._readable_since,
             unfinished=self._unfinished,
-            problem=self._obstacle,
-            is_awaited=not self.has_ended,
+            problem=self.obstacle,
+            is_awaited=not self._has_ended or bool(self._readable_files),
         )
         return [state]
 
@@ -237,17 +260,26 @@ class Spool(Source):
         return sum(one.unread for one in tuple(self._files))
 
     @property
+    def _readable_files(self) -> list[SpooledFile]:
+        """The files that have unread bytes and can be read."""
+        return [one for one in tuple(self._files) if one.unread and not one.problem]
+
+    @property
     def ended_files(self) -> set[str]:
         """The ids of the files that were removed last."""
         return set(self._removed)
 
     @property
     def is_inside_line(self) -> bool:
-        """Whether the last piece of an over-long record was not read, and can be, now or soon."""
-        first = next((one for one in tuple(self._files) if one.unread), None)
-        if first is None or not first.progress.in_line:
+        """Whether the last piece of an over-long record was not read, and can be, now or soon.
+
+        Not if the record may have no end: other sources must not wait for it.
+        """
+        readable = self._readable_files
+        if not (readable and readable[0].is_inside_line):
             return False
-        return self._unread > self._unfinished or first.holds_lines
+        unread = sum(one.unread for one in readable)
+        return unread > self._unfinished or readable[0].holds_lines
 
     @property
     def has_ended(self) -> bool:
@@ -257,7 +289,8 @@ class Spool(Source):
     @property
     def poll_in(self) -> float:
         """The seconds until a record is waited for no longer."""
-        held = [one.grown_at for one in tuple(self._files) if one.holds_lines]
+        files = tuple(self._files)
+        held = [one.grown_at for one in files if one.holds_lines and not one.problem]
         left = (at + self._rules.timeout - time.monotonic_ns() for at in held)
         return max(0.0, min(left, default=math.inf) / _SECOND)
 
@@ -268,8 +301,9 @@ class Spool(Source):
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be copied."""
-        return self._obstacle
+        """Why nothing can be copied, and why files cannot be read."""
+        problems = [one.problem for one in tuple(self._files)]
+        return "; ".join(filter(None, [self._obstacle, *problems]))
 
     @property
     def troubles(self) -> list[Notice]:
@@ -288,8 +322,7 @@ class Spool(Source):
                     copied = self._copy()
                 self._note_obstacle("")
             except OSError as error:
-                place = error.filename or self._folder.path
-                self._note_obstacle(f"{place}: {error.strerror}")
+                self._note_obstacle(self._describe(error))
             if copied or self._has_ended:
                 self._note_news()
             if self._is_stopping and not copied:
@@ -305,10 +338,7 @@ class Spool(Source):
                 self._loop.call_soon_threadsafe(self.wake.set)
 
     def _note_obstacle(self, text: str) -> None:
-        if text and text != self._obstacle:
-            logger.warning("%s; %s is not read until that works", text, self._input.name)
-        elif self._obstacle and not text:
-            logger.info("%s is read again", self._input.name)
+        _log_change(self._obstacle, text, self._input.name)
         self._obstacle = text
 
     def _copy(self) -> int:
@@ -338,6 +368,13 @@ class Spool(Source):
         segment = self._folder.make(self._number, name, 0)
         self._files.append(SpooledFile(self._number, self._begin_at(name), [segment]))
         return self._files[-1]
+
+
+def _log_change(before: str, text: str, name: str) -> None:
+    if text and text != before:
+        logger.warning("%s; %s is not read until that works", text, name)
+    elif before and not text:
+        logger.info("%s is read again", name)
 
 
 def open_spools(

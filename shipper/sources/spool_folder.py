@@ -103,4 +103,5 @@ class SpoolFolder:
         """Remove a segment; if that fails, the next run does it."""
         with suppress(OSError):
             self._home.remove(segment.name)
-        os.close(segment.descriptor)
+        with suppress(OSError):  # of an earlier write; the descriptor is closed
+            os.close(segment.descriptor)

@@ -16,6 +16,7 @@ from shipper.sources.files.progress import Progress, Reading
 
 SEGMENT = 16 * 1024 * 1024
 """Bytes of a segment, but for the last newline of a file."""
+_LONGEST = 64 * 1024 * 1024  # bytes of a record that other sources wait for
 
 
 @dataclass(slots=True)
@@ -32,13 +33,23 @@ class Segment:
         """The position behind its last byte."""
         return self.start + self.size
 
+    def read(self, size: int, at: int) -> bytes:
+        """Return so many bytes from a place in it on; raises an OSError with its name."""
+        try:
+            return os.pread(self.descriptor, size, at)
+        except OSError as error:
+            error.filename = self.name
+            raise
+
 
 @dataclass(slots=True)
 class SpooledFile:
     """A file id and its segments, in order; a closed one does not grow any more.
 
     `grown_at` is when it grew last, in nanoseconds of the monotonic clock. `holds_lines`: whole
-    lines wait for the end of their record.
+    lines wait for the end of their record. `in_pieces` counts the bytes of the present record that
+    were read in pieces. `problem` says why the file could not be read, and is tried again at
+    `retry_at`, in seconds of the monotonic clock; empty if it can be read.
     """
 
     number: int
@@ -47,6 +58,9 @@ class SpooledFile:
     is_closed: bool = False
     grown_at: int = field(default_factory=time.monotonic_ns)
     holds_lines: bool = False
+    in_pieces: int = 0
+    problem: str = ""
+    retry_at: float = 0.0
 
     @property
     def file(self) -> str:
@@ -62,6 +76,15 @@ class SpooledFile:
     def unread(self) -> int:
         """How many bytes were not read."""
         return max(0, self.end - max(self.progress.offset, self.segments[0].start))
+
+    @property
+    def is_inside_line(self) -> bool:
+        """Whether a piece of the present record was read, and its end is waited for.
+
+        It may have none, as the output of `cat /dev/zero`: after 64 MiB other lines may come
+        between its pieces.
+        """
+        return self.progress.in_line and self.in_pieces < _LONGEST
 
     def behind(self, stored: int) -> int:
         """Return how many bytes are behind a position."""
@@ -80,7 +103,9 @@ class SpooledFile:
     def finish(self) -> None:
         """Add the newline that the last line lacks, if it does; raises OSError."""
         last = self.segments[-1]
-        if last.size and os.pread(last.descriptor, 1, last.size - 1) != b"\n":
+        # the line may end with the segment before, of which the other thread removes none now
+        filled = next((one for one in reversed(tuple(self.segments)) if one.size), None)
+        if filled and filled.read(1, filled.size - 1) != b"\n":
             last.size += os.pwrite(last.descriptor, b"\n", last.size)
 
     # the thread that reads
@@ -89,6 +114,7 @@ class SpooledFile:
         """Read on from the cursor, perhaps inside a record."""
         self.progress = Progress.begin(cursor, 0, b"")
         self.holds_lines = False
+        self.in_pieces = 0
 
     def remove(self, stored: int, remove: Callable[[Segment], None]) -> bool:
         """Remove segments below a position; return whether none is left."""
@@ -107,6 +133,7 @@ class SpooledFile:
 
         The first piece of such a record waits until that has ended, or has 16 MiB. A record has
         also ended if the file is closed, or its lines were not followed for the timeout.
+        Raises OSError.
         """
         is_closed = self.is_closed  # in this order: another thread writes them
         end, grown_at = self.end, self.grown_at
@@ -122,7 +149,10 @@ class SpooledFile:
         if not blocks and (is_closed or is_quiet):
             blocks = self._take_rest(reading, is_closed, now)
         self.holds_lines = not blocks and reading.holds_lines
-        return blocks[0] if blocks else None
+        if not blocks:
+            return None
+        self.in_pieces = self.in_pieces + len(blocks[0].lines) if blocks[0].goes_on else 0
+        return blocks[0]
 
     def skip_hole(self) -> None:
         """Go on at the next segment if the rest of one was lost with the machine: that is a gap."""
@@ -146,7 +176,7 @@ class SpooledFile:
         parts = list[bytes]()
         for one in tuple(self.segments):
             if size > 0 and one.start <= at < one.end:
-                parts.append(os.pread(one.descriptor, min(size, one.end - at), at - one.start))
+                parts.append(one.read(min(size, one.end - at), at - one.start))
                 at, size = at + len(parts[-1]), size - len(parts[-1])
         return b"".join(parts)
 

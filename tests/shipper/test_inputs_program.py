@@ -327,6 +327,21 @@ def test_writers_of_a_named_pipe_come_and_go_and_nothing_spins_meanwhile(
     assert process.stop(12) == 0
 
 
+def test_the_last_line_of_a_writer_is_ended_although_it_fills_a_segment(
+    logs_url: str, ship: Ship, pipe: Path, tmp_path: Path
+) -> None:
+    process = ship(logs_url, "--file", pipe, "--state-dir", tmp_path / "state")
+    wait_for_log(process, "ships on")
+    written = (b"x" * 63 + b"\n") * (1 << 18)
+    written = written[:-1] + b"x"  # 16 MiB
+    pipe.write_bytes(written)
+    wait_for_lines(logs_url, written + b"\n", process)
+    pipe.write_bytes(b"next\n")
+
+    wait_for_lines(logs_url, written + b"\nnext\n", process)
+    assert process.stop(12) == 0
+
+
 def _used(process: Process) -> float:
     """Return the seconds of CPU that a process has used."""
     ticks = proc(process.pid, "stat").rpartition(")")[2].split()[11:13]

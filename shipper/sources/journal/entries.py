@@ -127,10 +127,20 @@ class EntryParser:
 def _find_end(data: bytes, at: int, until: int) -> int:
     """Return where the last entry in `[at, until)` ends, which has no NUL; -1 if none does."""
     end = data.rfind(b"\n\n", at, until)
-    # behind a name there is no empty line, but the length of a binary field that begins with 10
-    while end > at and b"=" not in data[data.rfind(b"\n", at, end) + 1 : end]:
+    while end > at and not _ends_text(data, at, end):
         end = data.rfind(b"\n\n", at, end + 1)
     return end
+
+
+def _ends_text(data: bytes, at: int, end: int) -> bool:
+    r"""Whether a text field ends there.
+
+    The name of a binary one, or its length, may end there instead: `NAME\n\n` with a length that
+    begins with 10, `NAME\n=\n\n` with one of 657,981 bytes.
+    """
+    last = data.rfind(b"\n", at, end)
+    before = data.rfind(b"\n", at, max(at, last))
+    return b"=" in data[last + 1 : end] and b"=" in data[before + 1 : last]
 
 
 def _parse_fields(data: bytes, at: int) -> tuple[Pairs, int] | None:

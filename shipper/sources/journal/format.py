@@ -16,6 +16,7 @@ import msgspec
 from shipper.sources.journal.entries import Fields, Pairs
 
 _LATEST = 1 << 55  # microseconds: journalctl takes no larger number for a time
+_MOST_DIGITS = 17  # that such a number has
 _NO_CHARACTERS = "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
@@ -57,7 +58,7 @@ class JsonForm:
 
     def format_pairs(self, pairs: Pairs) -> bytes:
         """Return the line of an entry with these fields."""
-        shown = [(name.decode(), _show(value)) for name, value in pairs]
+        shown = [(name.decode("utf-8", "replace"), _show(value)) for name, value in pairs]
         return _encode(_join(shown)) + b"\n"
 
 
@@ -82,8 +83,10 @@ def _format_short(fields: Fields) -> bytes:
     if message is None:
         return b""
     moment = get(b"_SOURCE_REALTIME_TIMESTAMP", b"")
-    if not (moment.isdigit() and 0 < int(moment) < _LATEST):
-        moment = get(b"__REALTIME_TIMESTAMP", b"0")
+    if not _is_time(moment):
+        moment = get(b"__REALTIME_TIMESTAMP", b"")
+        if not _is_time(moment):
+            moment = b"0"
     moment = moment.lstrip(b"0").zfill(7) if len(moment) != 16 else moment
     second, zone = _format_second(moment[:-6])
     host, name = get(b"_HOSTNAME"), get(b"SYSLOG_IDENTIFIER", get(b"_COMM", b"unknown"))
@@ -94,6 +97,11 @@ def _format_short(fields: Fields) -> bytes:
     if b"\n" in message:
         message = message.removesuffix(b"\n").replace(b"\n", b"\n" + b" " * len(head))
     return b"%b%b\n" % (head, message)
+
+
+def _is_time(value: bytes) -> bool:
+    # any host may send any digits; Python refuses to read more than 4300 of them
+    return len(value) <= _MOST_DIGITS and value.isdigit() and 0 < int(value) < _LATEST
 
 
 @lru_cache(1024)

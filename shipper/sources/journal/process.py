@@ -4,14 +4,17 @@ It prints what there is, and ends. It prints no more than the pipe holds until t
 reader is killed, its next write ends it. What it has started itself ends with it.
 """
 
+import errno
 import fcntl
 import glob
+import logging
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import ClassVar
 
 PROGRAM = "journalctl"
 _PIPE = 1024 * 1024  # bytes that wait for the agent
@@ -20,6 +23,8 @@ _MOST_ERRORS = 4096  # bytes of messages on stderr
 _READS = 32  # of messages, at a time: a program that writes them without an end is not waited for
 _UNOPENED = "Failed to open files: "
 _ENDING = 10.0  # seconds for its end, after it has closed its output
+_KILLED = 3.0  # seconds for its end, after it was killed
+logger = logging.getLogger(__name__)
 
 
 def command(fields: Sequence[str], journal: str, number: int, files: Iterable[str]) -> list[str]:
@@ -53,10 +58,19 @@ def find_unopenable(paths: Sequence[str]) -> dict[str, str]:
 
 
 class Run:
-    """A `journalctl` that runs."""
+    """A `journalctl` that runs.
+
+    One that waits for a dying disk does not end when it is killed. It is left behind, and no other
+    one begins before it has ended.
+    """
+
+    _left: ClassVar[list[subprocess.Popen[bytes]]] = []
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        """Start it; raises OSError if it is absent or cannot be run."""
+        """Start it; raises OSError if it is absent or cannot be run now."""
+        if any(one.poll() is None for one in self._left):
+            raise OSError(errno.EBUSY, "the one before was killed and has not ended")
+        self._left.clear()
         self._process = subprocess.Popen(
             arguments,
             bufsize=0,
@@ -139,7 +153,13 @@ class Run:
         with suppress(PermissionError, ProcessLookupError):
             # its number is not another group's before `wait`
             os.killpg(self._process.pid, signal.SIGKILL)
-        return self._process.wait()
+        try:
+            return self._process.wait(_KILLED)
+        except subprocess.TimeoutExpired:
+            self._left.append(self._process)
+            text = "%s, process %d, was killed and does not end: its disk may be dying"
+            logger.warning(text, PROGRAM, self._process.pid)
+            return -signal.SIGKILL
 
     def _close(self) -> None:
         for one in self._pipes:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shipper.sources.journal.entries import EntryParser
+from shipper.sources.journal.format import JsonForm
 from shipper.sources.journal.rules import EntryRules
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal, show
@@ -17,6 +19,7 @@ FORGED = f"a\n\n{CURSOR}\n__REALTIME_TIMESTAMP=1\nMESSAGE=forged\n\n{CURSOR}"
 VALUES: list[str | bytes] = [
     *("", "=", "a=b=c", "\t", 'quoted "text" \\ and \\n', "é€😀", "x" * (1024 * 1024 + 1)),
     *("two\nlines\n", "\n", "\n\n", FORGED, f"same line {CURSOR}"),
+    FORGED.ljust(int.from_bytes(b"=\n\n", "little")),  # its length seems to end the entry
     *(b"\0", b"a\0b", b"\x1b[31mred", b"\x7f", "\x80", "\x9f", "\xa0", "\ufdd0", "\ufffe"),
     *("\U0001fffe", "\ufffd", b"\xff", b"\xed\xa0\x80", b"\xc3", b"\r", b"\x01\n"),
 ]
@@ -78,3 +81,32 @@ async def test_an_entry_of_any_bytes_needs_bounded_memory_as_json(tmp_path: Path
     assert "is longer than --max-line" in reading.texts
     assert [len(block.lines) > 1000 for block in reading.blocks] == [True, False]
     assert peak < 160 * 1024 * 1024  # each byte is four in an array
+
+
+@pytest.mark.parametrize("digits", [17, 18, 5000])
+async def test_a_time_of_too_many_digits_is_not_that_of_its_line(
+    tmp_path: Path, digits: int
+) -> None:
+    JournalWriter(tmp_path).write(1, _SOURCE_REALTIME_TIMESTAMP="9" * digits)
+    reading = Reading(tmp_path)
+
+    await reading.read()
+
+    shipped = b"".join(block.lines for block in reading.blocks)
+    assert shipped == show(tmp_path, "short-iso-precise")
+
+
+@pytest.mark.parametrize("length", [b"\n\n", b"=\n\n", b"=\n\n\1", b"A=\n\n", b"\n=\n\n"])
+def test_the_length_of_a_binary_field_does_not_end_its_entry(length: bytes) -> None:
+    parser = EntryParser(JsonForm(), EntryRules())
+
+    assert parser.feed(f"{CURSOR}\nOTHER\n".encode() + length.ljust(8, b"\0")) == []
+    assert parser.holds_entry
+
+
+def test_a_name_that_is_not_utf_8_is_shipped() -> None:
+    parser = EntryParser(JsonForm(), EntryRules())
+
+    (entry,) = parser.feed(CURSOR.encode() + b"\n\xff\n" + b"\1".ljust(8, b"\0") + b"x\n\n")
+
+    assert json.loads(entry.lines or b"") == {"__CURSOR": CURSOR.partition("=")[2], "\ufffd": "x"}

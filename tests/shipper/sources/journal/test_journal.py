@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import struct
 import time
 from collections.abc import Callable, Collection
@@ -423,6 +424,35 @@ async def test_a_journalctl_that_prints_no_entry_is_ended_with_all_that_it_has_s
     groups = (tmp_path / "pids").read_text().split()
     assert groups
     wait_until("all have ended", lambda: not groups_that_run(groups), 10)
+    assert await reading.read() == expected
+    assert not reading.gaps
+
+
+async def test_a_journalctl_that_does_not_end_is_left_behind_and_no_other_begins_meanwhile(
+    journal: JournalWriter,
+    reading: Reading,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    expected = journal.write(3)
+    (programs := tmp_path / "bin").mkdir()
+    program = programs / "journalctl"
+    program.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/pids\nexec sleep 60\n")
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        patch.setattr(reader, "_LONGEST_SILENCE", 1)
+        patch.setattr(process, "_KILLED", 0.5)
+        patch.setattr(os, "killpg", lambda *_: None)  # as while it waits for a dying disk
+        for _ in range(2):
+            assert await reading.read() == []
+            await reading.restart()
+    (pid,) = map(int, (tmp_path / "pids").read_text().split())
+    assert caplog.text.count(f"journalctl, process {pid}, was killed and does not end") == 1
+    assert "journalctl cannot be run: the one before was killed and has not ended" in reading.texts
+    os.kill(pid, signal.SIGKILL)
+    wait_until("it has ended", lambda: not groups_that_run([str(pid)]), 10)
     assert await reading.read() == expected
     assert not reading.gaps
 
