@@ -100,6 +100,11 @@ def test_an_expression_that_would_slow_down_every_line_is_refused(text: str) -> 
                         "x" * 80,
                         "ALERTED",
                         "=",
+                        '{"msg":"FATAL"',
+                        '"log.level" : "Warn"}',
+                        '"level":50,',
+                        '"levelname":"x"',
+                        "é" * 2000,
                     ),
                 ]
             ),

@@ -98,6 +98,14 @@ def test_a_message_of_very_many_lines_takes_several_row_groups() -> None:
         ("FATALITY, PANICKED", None),
         ("", None),
         ("x" * 200 + " ERROR", None),
+        ('{"msg":"ERROR in ' + "x" * 200 + '","log.level":"info"}', "info"),
+        ('{"msg":"' + "é" * 1000 + '","level": "Error"}', "error"),
+        ('{"level":50,"msg":"x"}', "error"),
+        ('{"level":30,"msg":"level=error"}', "info"),
+        ('{"level":31,"msg":"x"}', None),
+        ('{"levelname":"WARNING"}', "warning"),
+        ('{"msg":"CRITICAL"}', "critical"),
+        ('{"msg":"' + "x" * 4096 + '","level":"error"}', None),
     ],
 )
 def test_a_level_counts_only_where_programs_write_one(line: str, level: str | None) -> None:
