@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -22,6 +23,7 @@ from nats_logship.app.command_line import (
     settings_options,
 )
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import act_as_owner
 from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.text import format_count
@@ -171,7 +173,7 @@ async def _find_offset(
         reason = str(error)
     batch = None
     if offset is None or offset.moved_in:
-        with suppress(Damaged, OSError):
+        with suppress(Damaged, OSError), act_as_owner(_place_of(folders)):
             batch = folders.read_last_batch(0)
     if batch:
         end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
@@ -183,12 +185,19 @@ async def _find_offset(
     raise folders.advise(Damaged(partition, reason, (TO_EARLIEST, _TO_SEQUENCE)))
 
 
+def _place_of(folders: PartitionFolders) -> Path:
+    """Return the folder whose owner the receiver is."""
+    return folders.state if folders.state.exists() else folders.output
+
+
 def _adopt(folders: PartitionFolders, offset: Offset) -> int:
-    """Adopt the files of a partition under its lock; return how many."""
+    """Adopt the files of a partition under its lock, as their owner; return how many."""
+    lock = folders.state / f"p{folders.partition}.lock"
     try:
-        make_synced_folder(folders.state)
-        with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
-            return adopt_files(folders, offset)
+        with act_as_owner(_place_of(folders)):
+            make_synced_folder(folders.state)
+            with exclusive_lock(lock, _LOCK_PATIENCE):
+                return adopt_files(folders, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:

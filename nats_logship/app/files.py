@@ -207,6 +207,26 @@ def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int =
 
 
 @contextmanager
+def act_as_owner(path: Path) -> Iterator[None]:
+    """Be the owner of a folder within, if root runs this: what is made there is the owner's.
+
+    The whole process is, with its other threads. Raises OSError.
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    found, group = path.stat(), os.getegid()
+    try:
+        with suppress(PermissionError):  # root of a container may have no right to
+            os.setegid(found.st_gid)
+            os.seteuid(found.st_uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+
+
+@contextmanager
 def report_errors(path: Path, verb: str = "write") -> Iterator[None]:
     """Raise `OperatorError` for an OSError: `cannot <verb> <path>`."""
     try:

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +71,21 @@ def test_offsets_are_shown_and_not_moved_without_a_yes(partition: Partition) -> 
     assert asked.exit_code == Exit.USAGE
     assert "nothing was changed" in asked.output
     assert partition.take_over().next == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as another user")
+def test_a_store_that_root_adopts_is_the_receiver_s(partition: Partition) -> None:
+    partition.lines("web01", b"1", b"2")
+    partition.start()
+    with tempfile.TemporaryDirectory() as output:  # which others than root reach
+        os.chown(output, 12345, 12346)
+        adopted = offsets(partition, "adopt", "--partition", "0", "--output", output, "--yes")
+
+        assert "0 files adopted" in adopted.output
+        made = [*Path(output).rglob("*")]
+        assert {path.name for path in made} >= {".logreceiver", "p0.db", "p0.lock"}
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(12345, 12346)}
+    assert os.geteuid() == os.getegid() == 0
 
 
 def test_an_offset_is_moved_to_a_time(partition: Partition) -> None:
