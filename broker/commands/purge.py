@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 
 import click
 
@@ -13,13 +14,16 @@ from broker.inspect.reader import get_message
 from broker.inspect.streams import choose_stream
 from broker.retention.decide import Purge
 from broker.retention.purge import plan_purges, run_purges
+from broker.retention.snapshots import complete_snapshots
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import format_moment
 from nats_logship.client.connection import Connection
 from nats_logship.wire.stream_message import StreamMessage
 
+_MOST_SHOWN = 100  # subjects of a stream
 _ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream
 logger = logging.getLogger(__name__)
 
@@ -48,7 +52,7 @@ def purge(
     total = sum(one.messages for one in purges)
     removed: int | None = None
     if not mode.as_json:
-        _show_purges(purges, total)
+        _show_purges(purges, total, before)
     if purges and mode.confirm(f"Remove {format_count(total, 'message')}?"):
         removed = shared.run_on_broker(
             settings, "purge", lambda connection: run_purges(connection, purges)
@@ -59,8 +63,9 @@ def purge(
         shared.print_json({"matching": list(map(asdict, purges)), "removed": removed})
 
 
-def _show_purges(purges: Sequence[Purge], total: int) -> None:
-    click.echo(format_count(total, "message", "match"))
+def _show_purges(purges: Sequence[Purge], total: int, before: Moment | None) -> None:
+    stored = f", stored before {format_moment(before)}" if isinstance(before, datetime) else ""
+    click.echo(format_count(total, "message", "match") + stored)
     if needed_by := dict.fromkeys(who for one in purges for who in one.needed_by):
         names = ", ".join(needed_by)
         click.echo(
@@ -69,7 +74,7 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
         )
     for one in purges:
         messages = format_count(one.messages, "message")
-        subjects = format_names(one.filters) or "all subjects"
+        subjects = format_names(one.filters, _MOST_SHOWN) or "all subjects"
         text = f"{one.stream}: {messages} below sequence {one.until}, on {subjects}"
         click.echo(printable(text))
 
@@ -90,11 +95,15 @@ def rm(settings: BrokerSettings, mode: shared.Mode, sequence: int, stream: str |
     if not mode.as_json:
         sys.stdout.buffer.write(format_message(message) + b"\n")
         sys.stdout.flush()
-    if is_agreed := mode.confirm(f"Remove message {sequence} for good?"):
+
+    async def remove(connection: Connection) -> None:
+        # the shipper's positions are among its headers: without them it would ship its lines again
+        await complete_snapshots(connection, name, sequence + 1)
         call, body = f"STREAM.MSG.DELETE.{name}", {"seq": sequence, "no_erase": False}
-        shared.run_on_broker(
-            settings, "rm", lambda connection: connection.api(call, body, patience=_ERASE_PATIENCE)
-        )
+        await connection.api(call, body, patience=_ERASE_PATIENCE)
+
+    if is_agreed := mode.confirm(f"Remove message {sequence} for good?"):
+        shared.run_on_broker(settings, "rm", remove)
         subject = read_facts(message).subject
         host = subject.host if subject else message.subject
         mode.echo(printable(f"removed message {sequence} of {host}"))

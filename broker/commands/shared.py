@@ -21,6 +21,7 @@ from nats_logship.app.command_line import (
     confirm,
     settings_from_options,
     settings_options,
+    write_bytes,
 )
 from nats_logship.app.text import printable
 from nats_logship.app.units import ACCEPTED, parse_duration, parse_moment
@@ -70,9 +71,9 @@ REGEX = make_type(_check_expression)
 
 
 def moment_option(name: str, help_text: str) -> Callable[..., Any]:
-    """Return an option that takes a time or a sequence."""
+    """Return an option that takes a time, in UTC if it names no zone, or a sequence."""
     parse = make_type(lambda text: parse_moment(text, now()))
-    return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=parse)
+    return option(name, "WHEN", f"{help_text} (in UTC): {ACCEPTED}.", type=parse)
 
 
 def parse_partitions(
@@ -194,13 +195,7 @@ def show_each(
 
 async def write_to_stdout(data: bytes) -> None:
     """Write in a thread, so that a slow reader of stdout does not block the connection."""
-
-    def write() -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(sys.stdout.fileno(), rest) :]
-
-    await asyncio.to_thread(write)
+    await asyncio.to_thread(write_bytes, data)
 
 
 def print_json(document: object) -> None:

@@ -131,8 +131,9 @@ async def _find_subjects(
 
 async def _count(connection: Connection, stream: str, filters: Sequence[str], until: int) -> int:
     """Return how many messages are below a sequence, on subjects that match one of `filters`."""
-    readers = (MessageReader(connection, stream, at_sequence(one), filters) for one in (1, until))
-    all_messages, later = [await reader.count() for reader in readers]
+    # the later ones first: of those that come meanwhile none is subtracted
+    readers = (MessageReader(connection, stream, at_sequence(one), filters) for one in (until, 1))
+    later, all_messages = [await reader.count() for reader in readers]
     return all_messages - later
 
 

@@ -238,6 +238,21 @@ def parse_range_options(
         raise click.UsageError(f"--{error}") from None
 
 
+def write_bytes(data: bytes) -> None:
+    """Write to standard output.
+
+    Raises `OperatorError`, and BrokenPipeError if nobody reads it any more.
+    """
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OperatorError(f"cannot write to standard output: {error.strerror}") from None
+
+
 def note_no_line(since: Moment | None, until: Moment | None = None) -> None:
     """Say on a terminal that no line was found in `[since, until)`."""
     if sys.stderr.isatty():

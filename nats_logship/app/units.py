@@ -93,6 +93,10 @@ _SEQUENCE = re.compile(r"(?:seq:)?([0-9]{1,19})")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
+def _read_clock(text: str) -> time:
+    return time.fromisoformat(text.strip().upper())
+
+
 def _last_time(clock: time, now: datetime, zone: tzinfo) -> datetime:
     zone = clock.tzinfo or zone
     day = now.astimezone(zone).date()
@@ -107,11 +111,18 @@ def _next_time(clock: time, since: datetime, zone: tzinfo) -> datetime:
     return found if found > since else datetime.combine(day + timedelta(days=1), clock, zone)
 
 
-def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
+def _resolve(found: datetime, *, is_end: bool) -> datetime:
+    """Return a time in UTC: of two, as clocks are set back or forward, the one of a wider range."""
+    both = [found.replace(fold=fold).astimezone(UTC) for fold in (0, 1)]
+    return max(both) if is_end else min(both)
+
+
+def parse_moment(text: str, now: datetime, zone: tzinfo = UTC, *, is_end: bool = False) -> Moment:
     """Read a moment; a time without a zone is in `zone`. Raises ValueError with the forms allowed.
 
     A bare number is a sequence, a bare date its first moment, `earliest` the sequence 0. A time of
-    the day is the last one that is not in the future.
+    the day is the last one that is not in the future. One that clocks show twice is the first, as
+    the end of a range the second.
     """
     value = text.strip().lower()
     if sequence := _SEQUENCE.fullmatch(value):
@@ -120,12 +131,12 @@ def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
         return now if value == "now" else 0
     if value in _DAYS:
         day = now.astimezone(zone).date() - timedelta(days=_DAYS[value])
-        return datetime(day.year, day.month, day.day, tzinfo=zone)
+        return _resolve(datetime(day.year, day.month, day.day, tzinfo=zone), is_end=is_end)
     with suppress(ValueError):
-        return _last_time(time.fromisoformat(value), now, zone)
+        return _resolve(_last_time(_read_clock(value), now, zone), is_end=is_end)
     with suppress(ValueError, OverflowError):
         found = datetime.fromisoformat(value.upper())
-        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+        return _resolve(found if found.tzinfo else found.replace(tzinfo=zone), is_end=is_end)
     with suppress(ValueError, OverflowError):
         return now - parse_duration(value)
     raise ValueError(f"{text!r} is not a time: give {ACCEPTED}")
@@ -143,7 +154,7 @@ def parse_range(
     end = _parse_bound("until", until, now, zone)
     if isinstance(begin, datetime):
         with suppress(ValueError, OverflowError):
-            end = _next_time(time.fromisoformat(until.strip()), begin, zone)
+            end = _resolve(_next_time(_read_clock(until), begin, zone), is_end=True)
     if _is_empty(begin, end):
         raise ValueError(f"until: {format_moment(end)} is not after since, {format_moment(begin)}")
     return begin, end
@@ -151,7 +162,7 @@ def parse_range(
 
 def _parse_bound(name: str, text: str, now: datetime, zone: tzinfo) -> Moment | None:
     try:
-        return parse_moment(text, now, zone) if text else None
+        return parse_moment(text, now, zone, is_end=name == "until") if text else None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from nats_logship.client import bucket
 from nats_logship.client.connection import Connection
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.streams import POSITIONS_BUCKET
 from tests.broker.conftest import Call, ask
 from tests.receiver.partition import ours
 
@@ -23,6 +26,13 @@ async def held(connection: Connection) -> list[int]:
     state = (await connection.api("STREAM.INFO.LOGS", {"deleted_details": True}))["state"]
     gone = set(state.get("deleted") or ())
     return [n for n in range(state["first_seq"], state["last_seq"] + 1) if n not in gone]
+
+
+async def shipped(connection: Connection) -> list[int]:
+    """Return where the files of db01 go on by its saved positions."""
+    entry = await bucket.read(connection, POSITIONS_BUCKET, "db01")
+    assert entry
+    return [one.offset for one in Positions.decode(entry.value).files.values()]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +69,7 @@ def test_a_purge_shows_the_messages_and_asks_first(call: Call, url: str) -> None
     without, dry, unasked = (call(*one) for one in [purge[:1], (*purge, "--dry-run"), purge])
     done = call(*purge, "--yes")
     again = call(*purge)
+    older = call("purge", "--before", "2026-11-20T10:00", "--dry-run")
 
     assert [one.returncode for one in (without, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
     assert "give --host, --partition" in without.stderr
@@ -68,6 +79,7 @@ def test_a_purge_shows_the_messages_and_asks_first(call: Call, url: str) -> None
     assert "logs.p0.web01" in dry.stdout
     assert "--yes" in unasked.stderr
     assert again.stdout == "0 messages match\n"
+    assert older.stdout == "0 messages match, stored before 2026-11-20T10:00:00Z\n"
 
 
 def test_one_message_is_shown_and_erased(call: Call, url: str) -> None:
@@ -82,3 +94,5 @@ def test_one_message_is_shown_and_erased(call: Call, url: str) -> None:
     result = json.loads(done.stdout)
     assert (result["message"]["sequence"], result["removed"]) == (9, True)
     assert "message 9" in gone.stderr
+    # or else the shipper, once it has started again, would ship the secret again
+    assert ask(url, shipped)[-1] == len(b"secret\x1b[2J\n")

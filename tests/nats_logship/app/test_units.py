@@ -81,6 +81,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("01:29:30", datetime(2026, 11, 21, 0, 29, 30, tzinfo=UTC)),
         ("14:03", datetime(2026, 11, 20, 13, 3, tzinfo=UTC)),  # not in the future
         ("00:15+00:00", datetime(2026, 11, 21, 0, 15, tzinfo=UTC)),
+        ("00:15Z", datetime(2026, 11, 21, 0, 15, tzinfo=UTC)),
     ],
 )
 def test_a_moment_is_read(text: str, meant: Moment) -> None:
@@ -122,6 +123,15 @@ def test_a_time_of_day_that_ends_a_range_is_the_first_one_in_it(
     since: str, until: str, ends: Moment | None
 ) -> None:
     assert parse_range(since, until, NOW, BERLIN)[1] == ends
+
+
+@pytest.mark.parametrize("day", ["2026-10-25", "2026-03-29"])  # clocks are set back, and forward
+def test_a_range_has_all_of_an_hour_that_clocks_show_twice_or_never(day: str) -> None:
+    found = parse_range(f"{day}T02:30", f"{day}T02:45", NOW, BERLIN)
+    assert found == (
+        datetime.fromisoformat(f"{day}T00:30Z"),
+        datetime.fromisoformat(f"{day}T01:45Z"),
+    )
 
 
 @pytest.mark.parametrize(
