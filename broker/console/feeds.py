@@ -26,7 +26,7 @@ _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
 _SILENT_EVERY = 60.0  # seconds between two counts of silent hosts
 _QUIET, _SILENT = 60.0, 900.0  # seconds since a host's last message
 _CONNECT = 3.0  # seconds for a connection to the broker
-_RETRY = 2.0  # seconds before the next attempt
+_RETRY, _PATIENCE = 2.0, 60.0  # seconds before the next attempt, and for an answer about hosts
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
 
 
@@ -81,10 +81,12 @@ class Feeds:
         point = {"time": time.time()}  # noqa: TID251 - the axis of a chart
         for name in ("lines", "bytes", "rounds", "lines_out", "bytes_out"):
             point[name] = round(sum(getattr(one, name) for one in view.partitions.values()), 1)
-        self._history.append(point)
+        is_away = view.trouble or self._overview.get("trouble")  # then all came that was missed
+        if not (is_away and self._history):
+            self._history.append(point)
         document = view.document()
         self._rates = document.pop("hosts")
-        now = {"active_hosts": len(self._rates), "point": point}
+        now = {"active_hosts": len(self._rates), "point": self._history[-1]}
         self._put(document | self._checked | now)
 
     async def _check(self) -> None:
@@ -103,19 +105,24 @@ class Feeds:
                 self._checked["silent_hosts"] = states.count("silent")
             await asyncio.sleep(_CHECKS_EVERY)
 
+    def _require_broker(self) -> None:
+        if trouble := self._overview.get("trouble"):
+            raise ConnectionLost(trouble)
+
     async def _collect_hosts(self, age: float) -> list[HostStatus]:
         """Return the hosts, at most so many seconds old; raises what `collect_hosts` raises."""
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if now - self._hosts_at >= age:
+        async with asyncio.timeout(_PATIENCE), self._asking:
+            self._require_broker()
+            clock = asyncio.get_running_loop().time
+            if clock() - self._hosts_at >= age:
                 self._hosts = await collect_hosts(self._connection, self._saved)
-                self._hosts_at = now
+                self._hosts_at = clock()
         return self._hosts
 
     async def hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with their state and rates, at most ten seconds old.
 
-        Raises what `collect_hosts` raises.
+        Raises what `collect_hosts` raises, and `TimeoutError`.
         """
         none = asdict(Rates())
         return [
@@ -125,9 +132,9 @@ class Feeds:
 
     async def host(self, host: str) -> dict[str, Any]:
         """Return the files of a host and its gaps; raises `Rejected`, `ConnectionLost`."""
+        self._require_broker()
         found = await describe_host(self._connection, host)
-        receiver = self._checked.get("receivers", {}).get(found["partition"], {})
-        counts = receiver.get("gaps_of")
+        counts = self._checked.get("receivers", {}).get(found["partition"], {}).get("gaps_of")
         known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
         return found | {"gaps": known}
 

@@ -5,12 +5,11 @@ ends its search. `search` and `around` raise `OperatorError`, `ConnectionLost`, 
 ValueError for what a page must not ask.
 """
 
-import asyncio
-import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
@@ -18,6 +17,8 @@ from broker.inspect import old_lines
 from broker.inspect.around import LineKey, find_around
 from broker.inspect.ranges import (
     StreamRange,
+    check_is_held,
+    choose_step,
     find_first_time,
     find_range,
     find_time,
@@ -32,9 +33,6 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query
 
 Document = dict[str, Any]
-_LONGEST = 16 * 1024  # bytes shown of a line
-_HOURS = (3600 * hours for hours in (1, 2, 3, 6, 12, 24))
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *_HOURS)
 
 
 @dataclass(slots=True)
@@ -80,8 +78,9 @@ class LineFinder:
             history, note = await self._open_table(stack)
             states = await read_states(self._connection)  # later: they have all that it has
             search = await self._begin(request, states, history)
-            axis = {"from": search.since / 1e6, "to": search.until / 1e6, "step": search.step / 1e6}
-            yield {"range": axis, "note": note}  # in milliseconds
+            since, step = search.since, search.step
+            axis = {"from": since // step * step, "since": since, "to": search.until, "step": step}
+            yield {"range": {name: at / 1e6 for name, at in axis.items()}, "note": note}  # in ms
             parts = [
                 self._search_streams(search, search.newer),
                 self._search_table(search),
@@ -111,9 +110,8 @@ class LineFinder:
         """Return a line by its key, and so many before and after it in its host and file."""
         async with AsyncExitStack() as stack:
             history, _ = await self._open_table(stack)
-            before, line, after = await find_around(
-                self._connection, history, LineKey.parse(key), most
-            )
+            found = find_around(self._connection, history, LineKey.parse(key), most)
+            before, line, after = await found
         lines = [*before, line, *after]
         return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
 
@@ -129,29 +127,24 @@ class LineFinder:
     async def _begin(
         self, request: LineRequest, states: Sequence[StreamState], history: History | None
     ) -> _Search:
-        since, until = [
-            await find_time(self._connection, states, one) for one in (request.since, request.until)
-        ]
+        ask = partial(find_time, self._connection, states)
+        since, until = await ask(request.since), await ask(request.until)
         if request.since and since is None:
             what = f"sequence {request.since} is beyond the end"
             raise ValueError(f"since: {what}; a date has hyphens, as 2026-11-20")
-        end = now() if until is None else until
-        begin = since
-        if begin is None:
-            oldest = await asyncio.to_thread(old_lines.find_begin, history) if history else None
+        if history:
+            check_is_held(states, request.since, request.until)
+        begin, end = since, now() if until is None else until
+        if not begin:
+            oldest = await old_lines.ask(old_lines.find_begin, history) if history else None
             first = await find_first_time(self._connection, states)
             begin = min((one for one in (oldest, first) if one is not None), default=end - SECOND)
         if begin > end:
-            raise ValueError("until is before since")
-        step = _choose_step(end - begin, request.buckets)
-        if request.buckets:  # the first bar is a whole one
-            begin = begin // step * step
-        ranges = [
-            await find_range(self._connection, one, begin if since else None, until)
-            for one in states
-        ]
-        leave = old_lines.leave_to_table
-        older = [await asyncio.to_thread(leave, history, one) for one in ranges] if history else []
+            raise ValueError("since is in the future" if until is None else "until is before since")
+        step = choose_step(end - begin, request.buckets)
+        ends = {"since": begin if since else None, "until": until}
+        ranges = [await find_range(self._connection, one, **ends) for one in states]
+        older = await old_lines.ask(old_lines.leave_to_table, history, ranges) if history else []
         return _Search(request, ranges, older, history, begin, end, step, request.most)
 
     async def _search_streams(
@@ -191,16 +184,14 @@ class LineFinder:
 
 def describe_line(line: Line) -> Document:
     """Return a line, or a record, as pages show it; bytes that are not UTF-8 are surrogates."""
-    more = len(line.line) - _LONGEST
-    rest = f" … and {more:,} bytes more" if more > 0 else ""
-    rest += " … goes on in a later message" if line.is_piece else ""
+    rest = " … goes on in a later message" if line.is_piece else ""
     return {
         "key": str(LineKey.of(line)),
         "time": line.time / 1e6,
         "host": line.host,
         "file": line.file,
         "level": line.level,
-        "text": line.line[:_LONGEST].decode("utf-8", "surrogateescape") + rest,
+        "text": line.line.decode("utf-8", "surrogateescape") + rest,
     }
 
 
@@ -210,9 +201,3 @@ def _list_counts(found: WindowFound, step: int) -> list[tuple[float, int, int]]:
     for (time, severity), number in found.counts.items():
         counts[time // step * step, severity] += number
     return [(time / 1e6, severity, number) for (time, severity), number in counts.items()]
-
-
-def _choose_step(length: int, buckets: int) -> int:
-    """Return the length of a bucket, so that there are about so many of them."""
-    seconds = length / SECOND / max(1, buckets)
-    return next((one for one in _STEPS if one >= seconds), math.ceil(seconds)) * SECOND

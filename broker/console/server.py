@@ -42,9 +42,8 @@ _HEADERS = {
 }
 _AWAY = (BrokerAway, ConnectionLost, Rejected, TimeoutError)
 _MOST_STREAMS, _MOST_SEARCHES = 200, 20
-_WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
-_WRONG_TOKEN_DELAY = 1.0  # seconds
-_SHUTDOWN_PATIENCE = 0.2  # seconds for open requests
+_PIECE, _WRITE_PATIENCE = 65536, 30.0  # bytes that a client must take in so many seconds
+_WRONG_TOKEN_DELAY, _SHUTDOWN_PATIENCE = 1.0, 0.2  # seconds; these for open requests
 # without an action, a form is sent to the page's whole address, so the part after # is kept
 _LOGIN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
 <link rel="stylesheet" href="console.css"><form method="post" class="login">
@@ -93,7 +92,7 @@ class Console:
         digest = hmac.digest(listener.token.encode(), b"logship console", "sha256").hex()
         self._cookie = f"logship-{digest[:8]}", digest[8:]  # cookies ignore ports
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
-        self._searches = asyncio.Semaphore(_MOST_SEARCHES)
+        self._searches, self._arounds = (asyncio.Semaphore(_MOST_SEARCHES) for _ in range(2))
 
     async def run(self, ready: Callable[[str], None]) -> None:
         """Serve until cancelled; call `ready` with the URL.
@@ -140,7 +139,8 @@ class Console:
         try:
             return await self._answer(request, handler)
         except _AWAY as error:
-            return web.Response(status=503, text=f"the broker does not answer: {error}\n")
+            text = f"the broker does not answer: {error}".rstrip(": ")
+            return web.Response(status=503, text=f"{text}\n")
         except (ValueError, OperatorError) as error:
             return web.Response(status=400, text=f"{error}\n")
 
@@ -152,13 +152,15 @@ class Console:
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in {"none", "same-origin"} and not is_link:
             raise web.HTTPForbidden(text="this console answers only to its own page\n")
-        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        _, is_bearer, bearer = request.headers.get("Authorization", "").partition("Bearer ")
         name, session = self._cookie
         given = request.cookies.get(name, "").encode()
         is_in = not self._listener.token or hmac.compare_digest(given, session.encode())
         is_open = request.path in _UNGUARDED or request.method == "POST"  # only a token is posted
-        if is_in or is_open or (bearer and self._listener.admits(bearer)):
+        if is_in or is_open or (is_bearer and self._listener.admits(bearer)):
             return await handler(request)
+        if is_bearer:
+            await _delay(request)
         if request.path == "/":
             return _ask_for_token()
         raise web.HTTPUnauthorized(text="a token is required: reload the page to enter it\n")
@@ -166,10 +168,9 @@ class Console:
     async def _login(self, request: web.Request) -> web.StreamResponse:
         given = (await request.post()).get("token", "")
         if not self._listener.admits(str(given)):
-            await asyncio.sleep(_WRONG_TOKEN_DELAY)
-            logger.warning("wrong token from %s", request.remote)
+            await _delay(request)
             return _ask_for_token("This is not the token.")
-        response = web.HTTPSeeOther("/")
+        response = web.HTTPSeeOther("./")  # a proxy may have it below another path
         secure = bool(self._listener.tls)
         response.set_cookie(*self._cookie, httponly=True, samesite="Lax", secure=secure)
         raise response
@@ -203,9 +204,14 @@ class Console:
 
     async def _around(self, request: web.Request) -> web.StreamResponse:
         most = parse_number("lines", request.query.get("lines", "50"), MOST_LINES)
-        async with _limit(self._searches):
+        async with _limit(self._arounds):
             document = await self._finder.around(request.query.get("line", ""), most)
         return web.json_response(document)
+
+
+async def _delay(request: web.Request) -> None:
+    await asyncio.sleep(_WRONG_TOKEN_DELAY)
+    logger.warning("wrong token from %s", request.remote)
 
 
 def _ask_for_token(note: str = "") -> web.Response:
@@ -246,8 +252,10 @@ async def _stream(
         async with aclosing(documents):
             await response.prepare(request)
             async for document in documents:
-                async with asyncio.timeout(_WRITE_PATIENCE):
-                    await response.write(_make_event(document))
+                event = _make_event(document)
+                for at in range(0, len(event), _PIECE):
+                    async with asyncio.timeout(_WRITE_PATIENCE):
+                        await response.write(event[at : at + _PIECE])
     except (Rejected, ConnectionLost, OperatorError, ValueError) as error:
         is_final = not isinstance(error, _AWAY)  # or else the page asks again
         await response.write(_make_event({"trouble": str(error), "final": is_final}))

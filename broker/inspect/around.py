@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.inspect.old_lines import join_records, leave_to_table
+from broker.inspect.old_lines import ask, join_records, leave_to_table
 from broker.inspect.ranges import StreamRange, read_states
 from broker.inspect.reader import get_message
-from broker.inspect.windows import make_line
+from broker.inspect.windows import make_line, shorten
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import FoundLines
@@ -20,6 +20,7 @@ from nats_logship.history import History, Line
 from nats_logship.wire.stream_message import StreamMessage
 
 _DIGITS = 19  # of a number in a key
+_COMPARED = 1024  # bytes of a line
 _PATIENCE = 15.0  # seconds for those before it, and for those after it
 
 
@@ -63,17 +64,18 @@ async def find_around(
     """
     states = await read_states(connection)
     ranges = [StreamRange(one, one.first, one.until) for one in states]
-    line = await asyncio.to_thread(history.get, *key) if history else None
+    line = await ask(history.get, *key) if history else None
+    line = line and line._replace(line=shorten(line.line))
     line = line or await _get_line(connection, states, key)
     lines = list[Line]()
     if history:
-        ranges += [await asyncio.to_thread(leave_to_table, history, one) for one in ranges]
-        lines += join_records(await asyncio.to_thread(history.around, line, most, most))
+        ranges += await ask(leave_to_table, history, ranges)
+        lines += join_records(await ask(history.around, line, most, most))
     found = (_find_in_range(connection, one, line, most) for one in ranges if one.first < one.until)
     lines += (one for some in await asyncio.gather(*found) for one in some)
     lines.sort(key=lambda one: one.order)
     at = sum(one.order <= line.order for one in lines) - 1
-    if at < 0 or line.line not in lines[at].line:  # it is not found in time
+    if at < 0 or line.line[:_COMPARED] not in lines[at].line:  # it is not found in time
         at += 1
         lines.insert(at, line)
     return lines[max(0, at - most) : at], lines[at], lines[at + 1 : at + 1 + most]

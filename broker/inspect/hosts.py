@@ -103,6 +103,7 @@ class SavedPositions:
                 with suppress(UnreadablePositions):
                     saved = Positions.decode(one.payload)
                     self.by_key[one.subject.rpartition(".")[2]] = len(saved.files), saved.version
+                self._last = one.sequence
                 await asyncio.sleep(0)  # a snapshot may be large
         self._last = state["last_seq"]
 

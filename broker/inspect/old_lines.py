@@ -1,12 +1,15 @@
-"""Lines of a table, which may be older than the streams: read in a thread, one search at a time."""
+"""Lines of a table, which may be older than the streams: read in a thread, one search at a time.
+
+A client that reads slowly keeps no other search waiting.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker.inspect.ranges import StreamRange
-from broker.inspect.windows import WindowFound
+from broker.inspect.windows import WindowFound, shorten
 from nats_logship.history import (
     History,
     Line,
@@ -27,12 +30,25 @@ _one_search = asyncio.Semaphore(1)  # each takes much memory
 @asynccontextmanager
 async def open_table(table: str) -> AsyncGenerator[History, None]:
     """Open the newest version of a table; raises `OperatorError`, which may be of our settings."""
-    async with _one_search:
-        history = await asyncio.to_thread(History.open, table, limits=_LIMITS)
-        try:
-            yield history
-        finally:  # a thread may still search for a page that was closed
-            await asyncio.to_thread(history.close)
+    history = await ask(History.open, table, None, _LIMITS)
+    try:
+        yield history
+    finally:  # a thread may still search for a page that was closed
+        await asyncio.to_thread(history.close)
+
+
+async def ask(work: Callable[..., Value], *arguments: Any) -> Value:
+    """Search in a thread when no other search does; raises what `work` raises."""
+    await _one_search.acquire()
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    running.add_done_callback(_let_go)
+    return await asyncio.shield(running)  # who is cancelled lets go when the thread has ended
+
+
+def _let_go(ended: asyncio.Future[Any]) -> None:
+    _one_search.release()
+    if not ended.cancelled():
+        ended.exception()  # nobody else asks for it if the page was closed
 
 
 async def run(
@@ -42,7 +58,8 @@ async def run(
 
     The search ends with the generator. Raises what `work` raises.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+    history.progress = SearchProgress()
+    running = asyncio.ensure_future(ask(work))
     try:
         while not running.done():
             await asyncio.wait({running}, timeout=_REPORTED)
@@ -50,14 +67,17 @@ async def run(
     finally:
         if not running.done():
             history.cancel()
+            running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-def leave_to_table(history: History, whole: StreamRange) -> StreamRange:
-    """Cut a range to what is newer than the table; return what is from before the table began."""
-    _, until = history.range_before(whole.state)
-    older = StreamRange(whole.state, whole.first, max(whole.first, min(whole.until, until)))
-    whole.first = max(whole.first, history.next_sequence(whole.state) or 0)
+def leave_to_table(history: History, ranges: Iterable[StreamRange]) -> list[StreamRange]:
+    """Cut ranges to what is newer than the table; return what is from before the table began."""
+    older = []
+    for one in ranges:
+        _, until = history.range_before(one.state)
+        older.append(StreamRange(one.state, one.first, max(one.first, min(one.until, until))))
+        one.first = max(one.first, history.next_sequence(one.state) or 0)
     return older
 
 
@@ -69,7 +89,9 @@ def find_in_table(history: History, query: Query, most: int, order: Order) -> Wi
 def join_records(lines: Iterable[Line]) -> list[Line]:
     """Return lines as pages show them: the oldest first, a record as one."""
     return [
-        some[0]._replace(line=b"\n".join(one.line for one in some), is_piece=some[-1].is_piece)
+        some[0]._replace(
+            line=shorten(b"\n".join(one.line for one in some)), is_piece=some[-1].is_piece
+        )
         for some in by_record(sorted(lines, key=lambda one: one.order))
     ]
 

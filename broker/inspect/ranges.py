@@ -4,14 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from math import ceil
 
 from broker.inspect.streams import list_streams
-from nats_logship.app.timestamps import EARLIEST, LATEST, Moment, to_datetime, to_nanoseconds
+from nats_logship.app.timestamps import (
+    EARLIEST,
+    LATEST,
+    SECOND,
+    Moment,
+    to_datetime,
+    to_nanoseconds,
+)
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import find_message, resolve_moment
 from nats_logship.client.found_lines import OpenRecords
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.stream_message import StreamMessage
+
+_HOURS = (3600 * hours for hours in (1, 2, 3, 6, 12, 24))
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *_HOURS)
 
 
 @dataclass(slots=True)
@@ -33,6 +44,20 @@ class StreamRange:
         """About how many bytes that is, as stored."""
         held = self.state.until - self.state.first
         return self.state.size * max(0, self.until - self.first) // max(1, held)
+
+
+def choose_step(length: int, parts: int) -> int:
+    """Return the length of a part of a time, of which there are then about so many."""
+    seconds = length / SECOND / max(1, parts)
+    return next((one for one in _STEPS if one >= seconds), ceil(seconds)) * SECOND
+
+
+def check_is_held(states: Sequence[StreamState], *moments: Moment | None) -> None:
+    """Raise ValueError for a sequence that is older than the streams."""
+    first = min((one.first for one in states), default=0)
+    for moment in moments:
+        if isinstance(moment, int) and 0 < moment < first:
+            raise ValueError(f"sequence {moment} is no longer in the stream: give a time")
 
 
 async def read_states(connection: Connection) -> list[StreamState]:
@@ -62,8 +87,10 @@ async def find_time(
 ) -> int | None:
     """Return the time of a moment, at most what 64 bits hold, as tables have it.
 
-    For a sequence that of its message; None for the earliest, and beyond the end of all streams.
+    For a sequence that of its message; 0 for the earliest, None beyond the end of all streams.
     """
+    if moment == EARLIEST:
+        return 0
     if isinstance(moment, datetime):
         return min(max(0, to_nanoseconds(moment)), LATEST)
     for state in states if moment else ():

@@ -35,6 +35,8 @@ _LARGEST_WINDOW = 16_384
 _PATIENCE = 10 * SECOND  # for the rest of a record that is new
 _MOST_BYTES = 1024 * 1024  # of new lines per second
 _LARGEST_OF_HOST = 1_000_000  # where the broker selects the messages of one host
+_QUICK = 1.0  # seconds of a window, up to which the next one may be larger
+_LONGEST = 16 * 1024  # bytes kept of a line
 
 
 @dataclass(slots=True)
@@ -66,8 +68,9 @@ async def search_streams(
     Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
     window, largest = _FIRST_WINDOW, _LARGEST_OF_HOST if wanted.only_host else _LARGEST_WINDOW
-    wholes = [(one.first, one.until) for one in ranges]
+    wholes, clock = [(one.first, one.until) for one in ranges], asyncio.get_running_loop().time
     while any(one.first < one.until for one in ranges):
+        began = clock()
         parts, until = await _take_window(connection, ranges, order, window)
         total = WindowFound(until=until)
         for one, part, whole in zip(ranges, parts, wholes, strict=True):
@@ -78,8 +81,9 @@ async def search_streams(
                 async for run in runs:
                     await _add(total, run.found, (one.state.key, order, most))
         most -= len(total.lines)
+        if window < _LARGEST_WINDOW or clock() - began < _QUICK:  # each reports how far it is
+            window = min(largest, window * _WIDER)
         yield total
-        window = min(largest, window * _WIDER)
     total = WindowFound()
     for one in ranges:
         held = select_held(one.opened, wanted, one.waits_from)
@@ -216,6 +220,12 @@ def _count(found: Iterable[FoundLines]) -> Counter[tuple[int, int]]:
     return counts
 
 
+def shorten(text: bytes) -> bytes:
+    """Return what pages show of a line, or record: its first 16 KiB, and how many follow."""
+    more = len(text) - _LONGEST
+    return text[:_LONGEST] + f" … and {more:,} bytes more".encode() if more > 0 else text
+
+
 def make_line(found: FoundLines, stream: str) -> Line:
     """Return a line, or record, of a stream that is named with its creation."""
     text = found.lines.removesuffix(b"\n")
@@ -226,7 +236,7 @@ def make_line(found: FoundLines, stream: str) -> Line:
         stream=stream,
         sequence=found.sequence,
         pos=found.number,
-        line=text,
+        line=shorten(text),
         level=find_level(text),
         is_piece=found.goes_on,
     )

@@ -5,7 +5,7 @@ import { by, clock, count, stamp } from "./common.js";
 
 const HEIGHT = 150, LEFT = 56, BOTTOM = 18, TOP = 14;
 const LONGEST = 3600, SHORTEST = 300; // seconds of the time axis
-const BREAK = 15; // seconds without a point after which a line is interrupted
+const BREAK = 15, MOST_STEPS = 1000; // seconds that interrupt a line; steps of a histogram
 
 function part(name, attributes, text) {
   const found = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -164,11 +164,14 @@ export class Histogram {
     this.draw();
   }
 
-  // Count lines: [time in milliseconds, severity 0 to 2, lines] each.
+  // Count lines: [time in milliseconds, severity 0 to 2, lines] each. New ones make it longer.
   add(counts) {
     for (const [time, severity, lines] of counts) {
-      const step = Math.floor((time - this.#range.from) / this.#range.step);
-      if (this.#counts[step]) this.#counts[step][severity] += lines;
+      const { from, step, to } = this.#range, at = Math.floor((time - from) / step);
+      while (this.#counts.length <= at && at < MOST_STEPS) this.#counts.push([0, 0, 0]);
+      if (!this.#counts[at]) continue;
+      this.#counts[at][severity] += lines;
+      this.#range.to = Math.max(to, time);
     }
   }
 
@@ -208,9 +211,9 @@ export class Histogram {
 
   #finish() {
     const first = Math.min(this.#from, this.#to), last = Math.max(this.#from, this.#to) + 1;
-    const { from, step } = this.#range;
+    const { from, since, step } = this.#range;
     this.#clear();
-    this.#choose(from + first * step, from + last * step);
+    this.#choose(Math.max(since, from + first * step), from + last * step);
   }
 
   #select(from, to) {

@@ -135,7 +135,9 @@ function draw() {
   const wrong = (shown.checks ?? []).filter((one) => one.status !== "OK");
   by("checks").replaceChildren(...wrong.map((one) =>
     make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase())));
+  const hasFocus = by("cards").contains(document.activeElement);
   by("cards").replaceChildren(...cards(shown, points.at(-1) ?? shown.point));
+  if (hasFocus) by("cards").querySelector("a")?.focus({ preventScroll: true });
   for (const one of charts) one.draw(points);
   by("partitions").replaceChildren(table(["Partition", "State", "Behind", "Oldest", "Lines/s in",
     "Lines/s written", "Offset", "Epoch", "Owner"], partitions(shown)));
@@ -147,7 +149,7 @@ const views = { overview: { open: draw, close() {} }, hosts: new Hosts(), lines:
 
 function open() {
   const [, name, detail, asked] = /^#?([^/?]*)\/?([^?]*)\??(.*)$/.exec(location.hash);
-  const chosen = name in views ? name : "overview";
+  const chosen = Object.hasOwn(views, name) ? name : "overview";
   for (const [one, view] of Object.entries(views)) {
     by(one).hidden = one !== chosen;
     if (one !== chosen) view.close();

@@ -2,8 +2,8 @@
 // one host: its state, gaps, files and last lines.
 
 import {
-  ask, by, count, counted, duration, follow, glob, link, make, on, plain, query, rate, size, stamp,
-  table,
+  ask, by, count, counted, duration, follow, glob, link, make, moment, on, plain, query, rate, size,
+  stamp, table,
 } from "./common.js";
 import { address, choosable, item } from "./lines.js";
 
@@ -130,13 +130,17 @@ export class Hosts {
     const place = by("host");
     const head = make("h2", plain(host)), back = link("close", "#hosts");
     const all = link("all its lines", address({ host: glob(host), since: "earliest" }));
-    const list = make("ol", undefined, "lines");
-    list.setAttribute("aria-label", "Its last lines");
+    const list = Object.assign(make("ol", undefined, "lines"), { ariaLabel: "Its last lines" });
     place.replaceChildren(head, back);
-    choosable(list, (line) => (location.hash = address({ host: glob(host), line: line.key })));
-    this.#source = follow(`lines?${query({ host: glob(host), count: LINES })}`, (found) => {
+    choosable(list, ({ time, key }) => (location.hash = address({
+      host: glob(host), since: moment(time - 300_000), until: moment(time + 300_000), line: key,
+    })));
+    const last = `lines?${query({ host: glob(host), count: LINES })}`;
+    const source = this.#source = follow(last, (found) => {
       if (found.range) list.replaceChildren();
-      if (found.final) list.append(make("li", plain(found.trouble), "passed"));
+      if (!found.trouble) list.querySelector(".passed")?.remove();
+      if (found.trouble && (found.final || !list.childElementCount))
+        list.append(make("li", plain(found.trouble), "passed"));
       list.prepend(...(found.older ?? []).map((line) => item(line, false)));
       list.append(...(found.lines ?? []).slice(-LINES).map((line) => item(line, false)));
       while (list.childElementCount > LINES) list.firstElementChild.remove();
@@ -144,14 +148,14 @@ export class Hosts {
     try {
       const address = `host?host=${encodeURIComponent(host)}`;
       const [found] = await Promise.all([ask(address), this.#asked]);
-      if (this.#host !== host) return;
+      if (this.#source !== source) return;
       const known = this.#all.find((one) => one.host === host);
       place.replaceChildren(
         head, this.#facts(found, known), make("h3", "Files"), this.#files(found),
         make("h3", "Last lines"), list, all, " · ", back,
       );
     } catch (error) {
-      place.append(make("p", plain(error.message)));
+      if (this.#source === source) place.append(make("p", plain(error.message)));
     }
   }
 

@@ -11,10 +11,12 @@ const MOST = 5000, MOST_BARS = 500; // lines in the page, and bars of a histogra
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 const AROUND = 50; // lines before and after one
 const FIELDS = ["host", "file", "match", "level", "since", "until", "order", "count"];
+// a time that means the same on other days, or is counted back from now
+const LASTING = /^((seq:)?\d+|([\d.]+(ms|[smhdw]))+|earliest|now|\S+T\S+([+-]\d\d:\d\d|Z))?$/i;
 
 // Return the address of a search for lines: only what is given is in it.
 export const address = (wanted) =>
-  `#lines?${query(Object.entries(wanted).filter(([, value]) => value))}`;
+  `#lines?${query(Object.entries(wanted).filter(([, value]) => value).sort())}`;
 
 // Return a line, or a record of several, as an item of a list.
 export function item(line, hasHost = true) {
@@ -53,7 +55,7 @@ export class Lines {
 
   constructor() {
     this.#histogram = new Histogram((from, to) =>
-      this.#go({ ...this.#entered(), since: moment(from), until: moment(to) }));
+      this.#go({ ...this.#shown(), since: moment(from), until: moment(to) }));
     on("lines-form", "submit", (event) => {
       event.preventDefault();
       this.close(); // so that it begins, whatever is shown
@@ -84,6 +86,7 @@ export class Lines {
     wanted.set("zone", zone);
     wanted.sort();
     if (query(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
+    else if (!asked) history.replaceState(null, "", address(this.#shown()));
     if (this.#line) this.#around(this.#line);
     else by("around").close();
   }
@@ -124,8 +127,17 @@ export class Lines {
     this.#source = follow(`lines?${this.#wanted}&buckets=${bars}`, (found) => this.#take(found));
   }
 
-  // Forget what was found: a search begins, perhaps again, as its connection was lost.
+  // Forget what was found: a search begins, perhaps again, as its connection was lost. Have the
+  // address say which times they are, so that it finds the same tomorrow and in any zone.
   #clear(range) {
+    const wanted = this.#shown(), before = address({ ...wanted, line: this.#line });
+    const moves = /\d(ms|[smhdw])$/i.test(wanted.since ?? ""); // then its end does, too
+    for (const [name, time] of [["since", range?.since], ["until", range?.to]])
+      if (!moves && time % 1000 === 0 && !LASTING.test(wanted[name] ?? ""))
+        wanted[name] = moment(time);
+    this.#wanted = address(wanted).split("?")[1];
+    if (!range || location.hash === before) // or else another one is about to be opened
+      history.replaceState(null, "", address({ ...wanted, line: this.#line }));
     [this.#waiting, this.#older, this.#state] = [[], [], {}];
     by("line-list").replaceChildren();
     this.#histogram.open(range);
@@ -151,7 +163,7 @@ export class Lines {
     if (found.older) this.#older = [...found.older, ...this.#older];
     const lines = [...(found.lines ?? []), ...(found.sampled ? [null] : [])];
     this.#waiting = [...this.#waiting, ...lines].slice(-LONGEST_WAIT);
-    Object.assign(this.#state, { trouble: "" }, found);
+    Object.assign(this.#state, { trouble: "", sampled: false }, found);
     if (found.ended) this.#source.close();
     this.#draw();
   }
@@ -216,6 +228,7 @@ export class Lines {
       const found = await ask(`around?${new URLSearchParams({ line: key, lines: AROUND })}`);
       if (key === this.#line) this.#detail(found);
     } catch (error) {
+      if (key !== this.#line) return;
       by("around-title").textContent = plain(error.message);
       for (const one of ["around-facts", "around-list"]) by(one).replaceChildren();
     }
@@ -234,8 +247,8 @@ export class Lines {
       ]),
     );
     by("around-all").href = address({
-      host: glob(line.host), file: glob(line.file), zone,
-      since: moment(line.time - 300_000), until: moment(line.time + 300_000), count: "1000",
+      host: glob(line.host), file: glob(line.file), zone, since: moment(lines[0].time),
+      until: moment(line.time + 300_000), order: "first", count: "1000",
     });
     by("around-list").replaceChildren(...lines.map((one) => item(one, false)));
     const found = by("around-list").children[chosen];

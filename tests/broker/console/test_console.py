@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from bench.cpu import peak_bytes_of
 from broker.cli import group
 from broker.console.lines import LineFinder
 from broker.console.request import LineRequest
-from broker.inspect.old_lines import open_table
+from broker.inspect.old_lines import ask
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import to_nanoseconds
@@ -34,7 +35,7 @@ from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message, publish_piece
-from tests.conftest import apply_topology
+from tests.conftest import Server, apply_topology
 from tests.nats_logship.test_history import BEGAN, SECOND, Written
 from tests.receiver.partition import publish as publish_raw
 from tests.support.processes import Process, Processes
@@ -108,7 +109,11 @@ async def test_it_answers_only_to_its_own_name_and_page_and_forbids_frames(
 
 
 async def test_without_the_token_nothing_is_shown(
-    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, tmp_path: Path
+    start_console: StartConsole,
+    consoles: list[Process],
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
     url = start_console(logs_url, "--token-file", tmp_path / "token")
@@ -118,12 +123,16 @@ async def test_without_the_token_nothing_is_shown(
             assert answer.status == 401
     async with web.post(url, data={"token": TOKEN[:-1]}) as answer:
         assert (answer.status, "not the token" in await answer.text()) == (401, True)
+    async with web.get(f"{url}/hosts", headers={"Authorization": f"Bearer {TOKEN}x"}) as answer:
+        assert answer.status == 401
+    assert consoles[0].read_log().count("wrong token from 127.0.0.1") == 2
     async with web.get(f"{url}/hosts", headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
         assert (answer.status, await answer.json()) == (200, [])
     async with web.post(f"{url}/hosts", data={"token": TOKEN}) as answer:
         assert answer.status == 405
-    async with web.post(url, data={"token": TOKEN}) as answer:
-        assert (answer.status, answer.url.path) == (200, "/")
+    async with web.post(url, data={"token": TOKEN}, allow_redirects=False) as answer:
+        # relative, as a proxy may have the console below a path
+        assert (answer.status, answer.headers["Location"]) == (303, "./")
     async with web.get(f"{url}/hosts") as answer:
         assert answer.status == 200
 
@@ -266,9 +275,14 @@ async def test_a_time_in_a_zone_that_the_machine_lacks_and_a_sequence_to_come_ar
 
     async with web.get(f"{url}/lines?since=14:03&zone=Asia/Unknown") as answer:
         assert (answer.status, "choose UTC" in await answer.text()) == (400, True)
-    async with web.get(f"{url}/lines?since=20261129&until=now") as answer:
-        trouble = (await anext(documents(answer)))["trouble"]
-    assert trouble.startswith("since: sequence 20261129 is beyond the end")
+    for asked, text in (
+        ("since=20261129&until=now", "since: sequence 20261129 is beyond the end"),
+        ("since=2199-01-01", "since is in the future"),
+        ("until=earliest", "until is before since"),
+    ):
+        async with web.get(f"{url}/lines?{asked}") as answer:
+            trouble = (await anext(documents(answer)))["trouble"]
+        assert trouble.startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +291,7 @@ async def test_a_time_in_a_zone_that_the_machine_lacks_and_a_sequence_to_come_ar
         ("order=first&count=2", ["line 0", "ERROR 0"]),
         ("order=last&count=3&until=now", ["ERROR 28", "line 29", "ERROR 29"]),
         ("order=first&since=6&count=1", ["line 5"]),
+        ("order=first&since=6&count=1&buckets=20&until=2199-01-01", ["line 5"]),
         ("since=6&until=8", ["line 5", "ERROR 5", "line 6", "ERROR 6"]),
         ("until=3&file=db.*", ["line 1", "ERROR 1"]),
         ("until=4&file=*/log/app.log", ["line 0", "ERROR 0", "line 2", "ERROR 2"]),
@@ -386,6 +401,10 @@ async def test_lines_that_the_stream_has_no_more_come_from_the_table(
         found, last = await search(web, f"{url}/lines?until=now&buckets=50&{asked}")
         assert found == wanted
     assert sum(number for _, _, number in last["counts"]) == 7
+    for asked in ("since=3&order=first", "until=4"):
+        async with web.get(f"{url}/lines?{asked}") as answer:
+            trouble = (await anext(documents(answer)))["trouble"]
+        assert trouble.endswith("is no longer in the stream: give a time")
     async with web.get(f"{url}/lines?match=[49]$&order=first") as answer:
         keys = [one["key"] for one in await lines_of(documents(answer), 2)]
     for key, chosen in zip(keys, (4, 9), strict=True):
@@ -405,11 +424,14 @@ async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_
     written.add(("web01", "/var/log/app.log", now, b"line 0\n"))
     request = LineRequest(LineFilter(), None, None, Order.NEWEST, most=100, buckets=0)
     found = LineFinder(connection, written.address).search(request)
-    async with open_table(written.address):  # another page searches it
-        first = asyncio.ensure_future(anext(found))
-        await asyncio.sleep(0.3)
-        await publish("web01", b"line 1\n")
-        written.add(("web01", "/var/log/app.log", now, b"line 1\n"))
+    is_over = threading.Event()
+    other = asyncio.ensure_future(ask(is_over.wait, 30))  # another page searches a table
+    first = asyncio.ensure_future(anext(found))
+    await asyncio.sleep(0.3)
+    await publish("web01", b"line 1\n")
+    written.add(("web01", "/var/log/app.log", now, b"line 1\n"))
+    is_over.set()
+    await other
     texts: list[str] = []
     async with aclosing(found):
         await first
@@ -420,6 +442,51 @@ async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_
             texts += [one["text"] for one in lines]
 
     assert texts == ["line 0", "line 1", "line 2"]
+
+
+async def test_who_does_not_read_keeps_no_other_search_of_a_table_waiting(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    tmp_path: Path,
+) -> None:
+    for _ in range(20):
+        await publish("web01", (b"x" * 10_000 + b"\n") * 50)
+    written = Written(tmp_path / "table")
+    written.add(("web01", "/var/log/app.log", Fraction(1), b"an old line\n"))
+    url = start_console(logs_url, "--table", written.address)
+    port = int(url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    writer.write(b"GET /lines?count=1000&until=now HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readexactly(1)
+    await asyncio.sleep(1.0)  # it has found more than its client takes
+
+    async with asyncio.timeout(10):
+        found, _ = await search(web, f"{url}/lines?count=1&until=now&order=first")
+    assert found == ["an old line"]
+    writer.close()
+
+
+async def test_while_the_broker_is_away_hosts_are_refused_and_no_rate_is_made_up(
+    start_console: StartConsole, web: aiohttp.ClientSession, own_server: Server
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    url = start_console(own_server.url)
+    async with web.get(f"{url}/events") as answer:
+        views = documents(answer)
+        while "point" not in (last := await anext(views)):
+            pass
+        await asyncio.to_thread(own_server.stop)
+        while not (view := await anext(views)).get("trouble"):
+            last = view
+        for path in ("hosts", "host?host=web01"):
+            async with web.get(f"{url}/{path}") as refused:
+                assert refused.status == 503
+                assert (await refused.text()).startswith("the broker does not answer")
+        assert view["point"] == last["point"]
+    async with web.get(f"{url}/events") as answer:
+        assert (await anext(documents(answer)))["history"][-1] == last["point"]
 
 
 async def test_what_the_stream_has_from_before_the_table_began_is_found(
@@ -549,6 +616,26 @@ async def test_a_new_record_is_shown_whole_and_what_goes_on_says_so(
     async with web.get(f"{url}/lines?order=first") as answer:
         last = (await lines_of(documents(answer), 3))[-1]
     assert last["text"] == "3 c … goes on in a later message"
+
+
+async def test_long_lines_cost_a_search_little_memory(
+    start_console: StartConsole,
+    consoles: list[Process],
+    logs_url: str,
+    publish: Publish,
+    web: aiohttp.ClientSession,
+) -> None:
+    for number in range(400):  # a page shows the first 16 KiB of each
+        await publish("web01", f"{number:03} ".encode() + b"x" * 500_000 + b"\n")
+    url = start_console(logs_url)
+
+    async with web.get(f"{url}/lines?since=earliest&until=now&count=1000") as answer:
+        texts = (await answer.text()).splitlines()
+    views = [json.loads(one.removeprefix("data: ")) for one in texts if one.startswith("data: ")]
+    found = [line for view in views for line in view.get("older", [])]
+    assert len(found) == 400
+    assert found[-1]["text"].endswith("x … and 483,620 bytes more")
+    assert 0 < peak_bytes_of(consoles[0].pid) < 200_000 * 1024
 
 
 async def test_clients_that_do_not_read_cost_little_memory(

@@ -62,6 +62,44 @@ async def test_a_link_to_a_line_opens_it_after_the_login_and_with_decoded_escape
     await expect(page.locator("#host h2")).to_have_text("50%")
 
 
+async def test_the_address_holds_what_is_shown_with_dates(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    await publish("web01", b"a line\n")
+    url = start_console(logs_url)
+    await page.goto(f"{url}/#lines?since=00:00&until=now&host=web*&zone=Asia/Tokyo")
+    await finish_search(page)
+    day = re.compile(r"since=\d{4}-\d\d-\d\dT00%3A00%3A00%2B09%3A00&until=now")
+    await expect(page).to_have_url(day)
+    shown = page.url
+    await page.keyboard.press("2")
+    await expect(page.locator("a.row")).to_have_count(1)
+    await page.keyboard.press("3")
+    await expect(page).to_have_url(shown)
+    await page.select_option("#zone", "UTC")  # of the same time
+    await expect(page).to_have_url(shown.replace("Asia%2FTokyo", "UTC"))
+    await finish_search(page)
+    await expect(page.locator("#line-note")).to_contain_text("1 line")
+
+    await page.fill("#line-host", "other")  # not searched for
+    await page.locator("#histogram").focus()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile("until=20"))
+    assert "host=web" in page.url
+
+
+async def test_a_host_s_line_opens_without_a_search_of_all_its_lines(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    await publish("web01", b"a line\n")
+    await page.goto(f"{start_console(logs_url)}/#hosts/web01")
+    await page.locator("#host .lines li").click()
+    await expect(page.locator("#around-list [aria-current]")).to_contain_text("a line")
+    assert "since=20" in page.url
+    assert "until=20" in page.url
+
+
 async def test_a_page_of_5000_pixels_shows_lines_and_one_that_is_refused_says_why(
     page: Page, start_console: StartConsole, publish: Publish, logs_url: str
 ) -> None:
