@@ -28,7 +28,15 @@ from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
 from nats_logship.table_pieces import IS_CUT, show_rows, show_whole
-from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition, order_by
+from nats_logship.table_query import (
+    COLUMNS,
+    Line,
+    Order,
+    Query,
+    as_text,
+    make_condition,
+    order_by,
+)
 from nats_logship.table_steps import (
     by_record,
     cut_records,
@@ -220,10 +228,11 @@ class History:
         return counts
 
     def around(self, line: Line, before: int, after: int) -> list[Line]:
-        """Return a line with those before and after it in its host and file. Raises as `find`.
+        """Return the record of a line, with those before and after it in its host and file.
 
-        Only the place, host and file of `line` are used. If it is newer than the table, only lines
-        before it are found.
+        `before` and `after` count records, where a line alone is one. Only the place, host and file
+        of `line` are used. If it is newer than the table, only lines before it are found. Raises as
+        `find`.
         """
         files = [one for one in self._version.files if one.may_have_host((line.host,))]
         with self._searching(files):
@@ -255,17 +264,17 @@ class History:
     def _find_side(
         self, files: Sequence[TableFile], line: Line, most: int, order: Order
     ) -> list[Line]:
-        """Return the lines before a line, the newest first, or the line and those after it."""
-        time, *key = line.order
+        """Return the records before a line, the newest first, or its record and those after it."""
+        time, *key = line.order[:-1]  # of its record
         if order is Order.NEWEST:
             files, sides = [one for one in files if one.begins <= time], ("<=", "<")
         else:
             files, sides = [one for one in files if one.ends >= time], (">=", ">=")
-        scope = "host = ? AND coalesce(file, '') = ?", [line.host, line.file]
+        scope = "host = ? AND coalesce(file, '') = ?", [line.host, as_text(line.file)]
         sql = (
             f"SELECT {COLUMNS} FROM lines WHERE {scope[0]} AND time {sides[0]} ? "
-            f"AND (epoch_us(time), stream, sequence, head, pos) {sides[1]} (?, ?, ?, ?, ?) "
-            f"{order_by(order)} LIMIT {most}"
+            f"AND (epoch_us(time), stream, sequence, head) {sides[1]} (?, ?, ?, ?) "
+            f"{order_by(order)}"
         )
         values = [*scope[1], to_datetime(line.time), time, *key]
         found: list[Line] = []
@@ -273,9 +282,17 @@ class History:
             if is_complete(found, most, some[0], order):
                 break
             self._show_whole(some, scope)
-            found += map(Line._make, self._fetch(sql, values))
-            found = sorted(found, key=lambda one: one.order, reverse=order is Order.NEWEST)[:most]
+            found = cut_records([*found, *self._fetch_records(sql, values, most)], most, order)
         return found
+
+    def _fetch_records(self, sql: str, values: Sequence[Any], most: int) -> list[Line]:
+        """Return the first `most` records of a query, and maybe others or parts of them."""
+        limit = most + 1  # lines; a record is whole for certain if another one follows
+        while True:
+            found = [*map(Line._make, self._fetch(f"{sql} LIMIT {limit}", values))]
+            if len(found) < limit or len([*by_record(found)]) > most:
+                return found
+            limit *= 4
 
     def _search(
         self, files: Sequence[TableFile], query: Query, limit: str, order: Order

@@ -87,7 +87,7 @@ def make_condition(query: Query) -> tuple[str, list[Any]]:
 def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
     """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
-    match = _as_text(query.match)
+    match = as_text(query.match)
     of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
     levels = levels_from(query.level) if query.level else ()
     for part, values in (
@@ -112,10 +112,10 @@ def _any_of(parts: Iterable[str]) -> str:
 
 def _translate(glob: str) -> str:
     """Return the glob of DuckDB for what `fnmatch` finds: there a backslash is a letter."""
-    return _GLOB.sub(lambda part: part["set"] or f"\\{part[0]}", _as_text(glob))
+    return _GLOB.sub(lambda part: part["set"] or f"\\{part[0]}", as_text(glob))
 
 
-def _as_text(value: str) -> str:
+def as_text(value: str) -> str:
     """Return a text as the table has it: with U+FFFD for bytes that are not UTF-8."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

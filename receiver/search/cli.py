@@ -6,7 +6,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nats_logship.app.command_line import (
     settings_from_options,
     settings_options,
 )
+from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_nanoseconds
@@ -66,11 +68,13 @@ def search(as_json: bool, **options: Any) -> None:
     printer = Printer(is_prefixed=wanted.only_host is None, as_json=as_json)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    asyncio.run(_search(settings, query, printer))
+    is_incomplete = asyncio.run(_search(settings, query, printer))
     if settings.output and (since or until) and sys.stderr.isatty():
         click.echo(_TIMES_IN_FILES, err=True)
     if not printer.has_written:
         note_no_line(since, until)
+    if is_incomplete:
+        sys.exit(Exit.FAILED)
 
 
 def _end(number: int, _: object) -> None:
@@ -80,21 +84,31 @@ def _end(number: int, _: object) -> None:
     os._exit(128 + number)
 
 
-async def _search(settings: SearchSettings, query: Query, printer: Printer) -> None:
+async def _search(settings: SearchSettings, query: Query, printer: Printer) -> bool:
+    """Print what is found; return whether lines are missing, as the log says."""
     connection, status = None, SearchStatus()
     if settings.stream:
         connection = Connection(settings.server, _PROGRAM, access=settings.access)
     try:
         if connection is None:
-            await _show(settings, query, None, status, printer)
-            return
-        with raise_for_operator(connection):
+            return await _show(settings, query, None, status, printer)
+        with _say_what_needs_no_broker(settings), raise_for_operator(connection):
             await connection.connect()
-            await _show(settings, query, connection, status, printer)
+        with raise_for_operator(connection):
+            return await _show(settings, query, connection, status, printer)
     finally:
         status.clear()
         if connection is not None:
             await connection.close()
+
+
+@contextmanager
+def _say_what_needs_no_broker(settings: SearchSettings) -> Iterator[None]:
+    try:
+        yield
+    except OperatorError as error:
+        hint = "; --no-stream searches the rest" if settings.table or settings.output else ""
+        raise type(error)(f"{error}{hint}") from None
 
 
 async def _show(
@@ -103,15 +117,16 @@ async def _show(
     connection: Connection | None,
     status: SearchStatus,
     printer: Printer,
-) -> None:
+) -> bool:
     finder = await _open(settings, query, connection, status)
-    groups = _choose(finder, settings.limit, is_first=query.since is not None)
+    groups = _choose(finder, settings.limit, is_first=bool(settings.since))
     if settings.context:
         groups = finder.add_context(groups, settings.context)
     async with aclosing(groups):
         async for found in groups:
             status.clear()
             await asyncio.to_thread(printer.write, found)
+    return finder.is_incomplete
 
 
 async def _open(

@@ -9,7 +9,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.found_lines import count_lines
 from nats_logship.client.line_search import LineFilter
+from nats_logship.client.ranges import LostSequences
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from nats_logship.wire.streams import StreamLayout
@@ -46,6 +47,7 @@ from receiver.search.scan import Range, ScannedRun, Search, scan
 _BLOCKS = 16  # of a file that wait until those of the files before are shown
 _SOON = 0.1  # seconds
 _AT_ONCE = os.cpu_count() or 1  # files
+_BEGUN = 2 * _AT_ONCE  # files, with those that wait until the files before are shown
 
 logger = logging.getLogger(__name__)
 _Blocks = Queue[list[Found] | None]
@@ -61,6 +63,8 @@ class FilesFinder:
     context: int
     status: SearchStatus
     newer: StreamFinder | None = None
+    is_incomplete: bool = False
+    """Whether lines are missing, as the log says."""
 
     @classmethod
     async def open(
@@ -83,7 +87,8 @@ class FilesFinder:
             layout = await require_layout(connection)
             count = await request_partition_count(connection, layout)
             choose = partial(found._behind, layout=layout, count=count)
-            await streams.open(choose, query.since, query.until)
+            await streams.open(choose, query.since, query.until, is_seam=True)
+            found.is_incomplete = streams.has_lost
             found.newer = StreamFinder(streams)
         status.size += sum(part.size for part in found._parts)
         return found
@@ -100,7 +105,7 @@ class FilesFinder:
             async for found in groups:
                 yield found
         if self.newer:
-            groups = self.newer.find(None)
+            groups = self._find_newer(self.newer, None)
             groups = self.newer.add_context(groups, self.context) if self.context else groups
             async with aclosing(groups):
                 async for found in groups:
@@ -112,7 +117,7 @@ class FilesFinder:
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines of all files and of the streams, about in the order of storage."""
-        newest = await self.newer.find_last(most) if self.newer else []
+        newest = await self._find_last_newer(self.newer, most) if self.newer else []
         found = [StoredLines(newest, [one.time or 0 for one in newest])]
         parts = sorted(self._parts, key=lambda one: one.ends, reverse=True)
         is_timed = not self._is_one_file
@@ -149,13 +154,38 @@ class FilesFinder:
         """Return the first lines of the streams that were stored up to a time."""
         found = list[Found]()
         if self.newer and await self.newer.streams.begin() <= until:
-            async with aclosing(self.newer.find(most)) as groups:
+            async with aclosing(self._find_newer(self.newer, most)) as groups:
                 async for group in groups:
                     for one in group:
                         found += islice(one.split_up(), most - len(found))
                     if len(found) == most or (found and (found[-1].time or 0) > until):
                         break
         return StoredLines(found, [one.time or 0 for one in found])
+
+    async def _find_newer(self, newer: StreamFinder, most: int | None) -> Groups:
+        """Yield the lines of the streams, also if some are removed before they are read."""
+        while True:
+            with suppress(LostSequences):
+                async with aclosing(newer.find(most)) as groups:
+                    async for found in groups:
+                        yield found
+                return
+            self._note_lost(newer)
+
+    async def _find_last_newer(self, newer: StreamFinder, most: int) -> list[Found]:
+        """Return the last lines of the streams, also if some are removed before they are read."""
+        with suppress(LostSequences):
+            return await newer.find_last(most)
+        self._note_lost(newer)
+        return await newer.find_last(most)
+
+    def _note_lost(self, newer: StreamFinder) -> None:
+        """Log that lines are missing, and have the streams searched behind them."""
+        newer.streams.allow_loss()
+        self.is_incomplete = True
+        logger.warning(
+            "lines are missing: a stream removed messages before they were read; search again"
+        )
 
     async def _join(self, found: Sequence[StoredLines]) -> list[Found]:
         """Return lines in the order of storage: of files, and the last ones are of the streams."""
@@ -180,45 +210,55 @@ class FilesFinder:
         return self.received.choose(query.selection, query.since, query.until)
 
     def _behind(self, state: StreamState, layout: StreamLayout, count: int) -> StreamPart:
-        """Return which sequences of a stream are behind the files, by partition."""
+        """Return which sequences of a stream the files may not have, by partition."""
         firsts = {
             number: self._find_first(number, state)
             for number in range(count)
             if layout.stream_of(number) == state.name
         }
-        return StreamPart(min(firsts.values(), default=state.first), state.until, firsts)
+        return StreamPart(state.first, state.until, firsts)
 
     def _find_first(self, partition: int, state: StreamState) -> int:
-        """Return the first sequence of a stream that is behind the files of a partition."""
+        """Return the first sequence of a stream that is behind the files of a partition.
+
+        It is the stream's first if the files have nothing of the stream.
+        """
         batch = self.received.batches.get(partition)
         if batch is None or batch.stream != state.name:
             return state.first
         until = batch.until
         if batch.created not in {state.created, ""}:
-            until = min(until, state.in_common_with(batch.created) or 0)
-        return min(max(state.first, until), state.until)
+            until = min(until, state.in_common_with(batch.created) or state.first)
+        return max(1, min(until, state.until))
 
     async def _search(self, parts: Sequence[ReceivedPart]) -> Groups:
-        """Yield the lines of some files in order; others are searched meanwhile."""
-        stopped, queues = Event(), [_Blocks(_BLOCKS) for _ in parts]
-        workers = ThreadPoolExecutor(_AT_ONCE)
+        """Yield the lines of some files in order; the next ones are searched meanwhile."""
+        stopped, workers, left = Event(), ThreadPoolExecutor(_AT_ONCE), iter(parts)
+        begun = deque[tuple[ReceivedPart, _Blocks, Future[None]]]()
         try:
-            for part, queue in zip(parts, queues, strict=True):
-                workers.submit(self._scan, part, queue, stopped)
-            for part, queue in zip(parts, queues, strict=True):
+            while True:
+                for part in islice(left, _BEGUN - len(begun)):
+                    queue = _Blocks(_BLOCKS)
+                    begun.append((part, queue, workers.submit(self._scan, part, queue, stopped)))
+                if not begun:
+                    return
+                part, queue, scanned = begun.popleft()
                 while (found := await asyncio.to_thread(queue.get)) is not None:
                     yield found
+                await asyncio.wrap_future(scanned)  # raises what has ended it
                 self.status.show(self.status.read + part.size, part.ends)
         finally:
             stopped.set()
             workers.shutdown(wait=False, cancel_futures=True)
 
     def _scan(self, part: ReceivedPart, queue: _Blocks, stopped: Event) -> None:
-        """Put what is found in a part into a queue, and None at its end."""
-        for found in self._read(part, self._make_search(part)):
-            if stopped.is_set() or (found and not _put(queue, found, stopped)):
-                return
-        _put(queue, None, stopped)
+        """Put what is found in a part into a queue, and None at its end or behind an error."""
+        try:
+            for found in self._read(part, self._make_search(part)):
+                if stopped.is_set() or (found and not _put(queue, found, stopped)):
+                    return
+        finally:
+            _put(queue, None, stopped)
 
     def _read_first(self, part: ReceivedPart, most: int) -> StoredLines:
         """Return the first lines of a part; the rest of it is not read."""
@@ -278,6 +318,7 @@ class FilesFinder:
                 for runs in scan(file, search, self.context, part.length):
                     yield [_make_found(part, one) for one in runs]
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            self.is_incomplete = True
             logger.warning("lines are missing: %s cannot be read: %s", part.path, error)
 
     def _make_search(self, part: ReceivedPart) -> Search:

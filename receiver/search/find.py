@@ -3,10 +3,11 @@
 The version of the table is read before the streams are asked what they hold. So all lines that the
 table does not have are in the streams, unless the writer goes on and the broker removes what it
 wrote. Then the streams raise `LostSequences`, and the lines between are read from the newer version
-of the table.
+of the table. What that does not have either is lost: it is logged, and the search goes on.
 """
 
 import asyncio
+import logging
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -21,9 +22,18 @@ from receiver.search.merge import Groups, Side, merge
 from receiver.search.newer import Newer, StreamPart
 from receiver.search.table import TableSide
 
+Reached = tuple[tuple[str, int], ...]
+"""The first sequence of each stream that was not searched."""
+
+logger = logging.getLogger(__name__)
+
 
 class Finder(Protocol):
     """Finds lines in one place or two; raises `OperatorError` and what asking a broker raises."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether lines are missing, as the log says."""
 
     def find(self, most: int | None) -> Groups:
         """Yield lines in the order of storage; only the first `most` of them are needed."""
@@ -40,6 +50,7 @@ class StreamFinder:
     """Finds lines in the streams alone."""
 
     streams: Newer
+    is_incomplete: bool = False
 
     @classmethod
     async def open(
@@ -82,16 +93,21 @@ class TableFinder:
     _before: Newer | None = None  # what the streams have from before the table began
     _after: Newer | None = None
 
+    @property
+    def is_incomplete(self) -> bool:
+        """See `Finder`."""
+        return self._table.is_behind
+
     async def open(self) -> None:
         """Open the newest version of the table, and then the streams."""
         self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
         self.status.size += self._table.size
         if self.connection is not None:
-            query, table, wanted = self.query, self._table, make_filter(self.query)
+            wanted = make_filter(self.query)
             self._after = Newer(self.connection, wanted, self.status)
-            await self._after.open(table.newer, query.since, query.until, is_seam=True)
+            await self._open_after(self._after, ())
             self._before = Newer(self.connection, wanted, self.status)
-            await self._before.open(table.before, query.since, query.until)
+            await self._open_before(self._before)
 
     async def find(self, most: int | None) -> Groups:
         """See `Finder`."""
@@ -135,34 +151,53 @@ class TableFinder:
         return before[-most:], after[:most]
 
     async def _find_last_newer(self, streams: Newer, most: int) -> list[Found]:
-        """Return the last lines of the streams; read the table again if it has some of them now."""
-        while True:
-            with suppress(LostSequences):
-                return await streams.find_last(most)
-            await self.open()
-            assert self._after is not None, "there is a connection"
-            streams = self._after
+        """Return the last lines of the streams; read the table again if it has some of them now.
+
+        Then all of their lines are searched again, and a second loss is accepted.
+        """
+        with suppress(LostSequences):
+            return await streams.find_last(most)
+        await self._open_again(streams)
+        if self._before:
+            await self._open_before(self._before)
+        with suppress(LostSequences):
+            return await streams.find_last(most)
+        _allow_loss(streams)
+        return await streams.find_last(most)
 
     async def _find_after(self, streams: Newer) -> Groups:
         """Yield what is newer than the table, also if the writer goes on and it is removed."""
-        try:
+        with suppress(LostSequences):
             async with aclosing(streams.find()) as groups:
                 async for found in groups:
                     yield found
-        except LostSequences:
-            reached = streams.reached()
-        else:
             return
-        table = self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
+        reached = await self._open_again(streams)
         query = replace(self.query, following=reached)
-        await streams.open(table.newer_than(reached), query.since, query.until, is_seam=True)
         sides = [
-            Side(0, self._search(table, query, None)),
+            Side(0, self._search(self._table, query, None)),
             Side(await streams.begin(), self._find_after(streams)),
         ]
         async with aclosing(merge(sides)) as groups:
             async for found in groups:
                 yield found
+
+    async def _open_again(self, streams: Newer) -> Reached:
+        """Open the newest version of the table, and the streams again; return what was searched."""
+        reached = streams.reached()
+        await asyncio.to_thread(self._table.close)
+        self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
+        await self._open_after(streams, reached)
+        if self._table.is_behind:  # it will not have what is removed next, either
+            _allow_loss(streams)
+        return reached
+
+    async def _open_after(self, streams: Newer, reached: Reached) -> None:
+        choose, query = self._table.newer_than(reached), self.query
+        await streams.open(choose, query.since, query.until, is_seam=True)
+
+    async def _open_before(self, streams: Newer) -> None:
+        await streams.open(self._table.before, self.query.since, self.query.until)
 
     async def _search(
         self, table: TableSide, query: Query, most: int | None, order: Order = Order.OLDEST
@@ -170,7 +205,7 @@ class TableFinder:
         read = 0
         async with aclosing(table.find(query, most, order)) as groups:
             async for found in groups:
-                progress = table.history.progress
+                progress = table.progress
                 self.status.show(self.status.read + progress.bytes - read, progress.until)
                 read = progress.bytes
                 yield found
@@ -179,3 +214,11 @@ class TableFinder:
 def make_filter(query: Query) -> LineFilter:
     """Return the filter of a stream's lines for a query."""
     return LineFilter(query.selection, match=query.match, level=query.level)
+
+
+def _allow_loss(streams: Newer) -> None:
+    """Log that lines may be missing, and have the streams searched behind them."""
+    streams.allow_loss()
+    logger.warning(
+        "lines may be missing: a stream removes messages before they are searched or in the table"
+    )

@@ -1,12 +1,12 @@
 """Lines that were found, and how they are shown: as text or JSON, safely on a terminal."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nats_logship.app.command_line import write_bytes
 from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.app.timestamps import format_time
@@ -97,11 +97,10 @@ class Printer:
     _has_begun: bool = False
 
     def write(self, some: Iterable[Found]) -> None:
-        """Write lines; raises BrokenPipeError when nobody reads them any more."""
-        rest = memoryview(b"".join(map(self._format_json if self.as_json else self._format, some)))
-        self.has_written |= bool(rest)
-        while rest:
-            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+        """Write lines; raises as `write_bytes`."""
+        data = b"".join(map(self._format_json if self.as_json else self._format, some))
+        self.has_written |= bool(data)
+        write_bytes(data)
 
     def _format(self, found: Found) -> bytes:
         lines = found.lines if found.lines.endswith(b"\n") else found.lines + b"\n"

@@ -1,6 +1,7 @@
 """Searches the streams, from where the table or the received files end."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,18 @@ from nats_logship.client.lines_around import LineId, find_around, find_in_other
 from nats_logship.client.merged_search import search_all
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
+from nats_logship.wire.subjects import partition_filter
+from receiver.consume.judging import read_expected_sequence
 from receiver.search.found import Found, SearchStatus
+
+logger = logging.getLogger(__name__)
 
 
 class StreamPart(NamedTuple):
-    """The sequences `[first, until)` of a stream; of some partitions from other `firsts` on."""
+    """The sequences `[first, until)` of a stream; of some partitions from other `firsts` on.
+
+    Received files have the messages of such a partition before, even if `first` is behind it.
+    """
 
     first: int
     until: int
@@ -40,6 +48,8 @@ class Newer:
     connection: Connection
     wanted: LineFilter
     status: SearchStatus
+    has_lost: bool = False
+    """Whether a stream has removed messages before they were in received files."""
     _left: dict[str, SequenceRange] = field(default_factory=dict)  # by stream and creation
     _whole: dict[str, SequenceRange] = field(default_factory=dict)  # the same, of all times
     _firsts: dict[str, Mapping[int, int]] = field(default_factory=dict)
@@ -55,6 +65,9 @@ class Newer:
         for name in (await require_layout(self.connection)).names:
             state = await require_stream(self.connection, name)
             first, end, firsts = await asyncio.to_thread(choose, state)
+            if firsts:
+                firsts = await self._find_unreceived(firsts, state)
+                first = min(firsts.values())
             whole = SequenceRange(">", first, end, name, is_seam)
             if since is not None:
                 first = max(first, await self._resolve(since, state))
@@ -67,8 +80,38 @@ class Newer:
             share = max(0, end - first) / max(1, state.until - state.first)
             self.status.size += int(share * state.size)
 
+    async def _find_unreceived(
+        self, firsts: Mapping[int, int], state: StreamState
+    ) -> dict[int, int]:
+        """Return where the stream goes on behind the files, by partition; log what neither has.
+
+        Messages that were removed may all be of other partitions. They are missing if all
+        partitions end before them, or if a message names one of them as its predecessor.
+        """
+        asked = [{"seq": one, "next_by_subj": partition_filter(n)} for n, one in firsts.items()]
+        get = [find_message(self.connection, state.name, one) for one in asked]
+        unreceived, missing = dict[int, int](), [max(firsts.values())]
+        for partition, message in zip(firsts, await asyncio.gather(*get), strict=True):
+            before = read_expected_sequence(message.headers) if message else None
+            if before is not None and before >= firsts[partition]:
+                missing.append(firsts[partition])
+            unreceived[partition] = min(message.sequence, state.until) if message else state.until
+        if min(missing) < state.first:
+            self.has_lost = True
+            logger.warning(
+                "lines are missing: sequences %d to %d of stream %s were removed before they were "
+                "in the received files",
+                *(min(missing), state.first - 1, state.name),
+            )
+        return unreceived
+
     async def _resolve(self, time: int, state: StreamState) -> int:
         return await resolve_moment(self.connection, to_datetime(time), state)
+
+    def allow_loss(self) -> None:
+        """From now on pass over messages that are removed before they are read."""
+        for key, item in self._left.items():
+            self._left[key] = replace(item, fail_on_data_loss=False)
 
     def reached(self) -> tuple[tuple[str, int], ...]:
         """Return the first sequence of each stream that `find` has not searched."""

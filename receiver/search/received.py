@@ -41,12 +41,15 @@ class ReceivedPart:
     inode: int = 0
     otherwise: str = ""
     """Where it may be instead: it is renamed when it is closed."""
+    is_copy: bool = False
+    """Whether it is a live file in a copy of the folders, where it has another inode."""
 
 
 class _Live(NamedTuple):
     row: FileRow
     segments: list[SegmentRow]
     stored: int  # the number of the batch that was stored last
+    is_copy: bool
 
 
 @dataclass(slots=True)
@@ -94,9 +97,13 @@ class ReceivedFiles:
                 segments.setdefault(one.live, []).append(one)
         self.batches[partition] = batch
         self.has_sources |= Layout(batch.template or DEFAULT).has_file
+        is_copy = batch.store_inode not in {0, store.inode} or (
+            batch.output_inode not in {0, self.output.stat().st_ino}
+        )
         for row in rows:
             if row.path not in live or not row.left_in:
-                live[row.path] = _Live(row, segments.get(row.path, []), batch.number)
+                closed = segments.get(row.path, [])
+                live[row.path] = _Live(row, closed, batch.number, is_copy)
 
     def choose(
         self, selection: LineSelection, since: int | None, until: int | None
@@ -113,9 +120,12 @@ class ReceivedFiles:
 
     @contextmanager
     def open(self, part: ReceivedPart) -> Iterator[IO[bytes]]:
-        """Open a part; raises OSError, FileNotFoundError if it was deleted meanwhile."""
+        """Open a part; raises OSError, FileNotFoundError if it was deleted or replaced."""
+        paths = [path for path in (part.path, part.otherwise) if path]
+        if part.is_copy:
+            paths.reverse()  # if it was closed before it was copied, the live file is the next one
         with closing(Folders(self.output)) as folders, ExitStack() as stack:
-            for path in filter(None, (part.path, part.otherwise)):
+            for path in paths:
                 with suppress(FileNotFoundError):
                     found = stack.enter_context(folders.open_parent(path))
                     file = stack.enter_context(open_received(*found))
@@ -123,11 +133,13 @@ class ReceivedFiles:
                         break
             else:
                 path = str(self.output / part.path)
-                raise FileNotFoundError(errno.ENOENT, "was deleted meanwhile", path)
+                raise FileNotFoundError(errno.ENOENT, "was deleted or replaced meanwhile", path)
             yield file
 
 
-def _list_parts(row: FileRow, segments: list[SegmentRow], stored: int) -> Iterator[ReceivedPart]:
+def _list_parts(
+    row: FileRow, segments: list[SegmentRow], stored: int, is_copy: bool
+) -> Iterator[ReceivedPart]:
     """Yield the parts of a live file in their order; the file of a past day is a segment.
 
     Segments of batches after `stored` are announced: they may not be renamed yet.
@@ -153,8 +165,9 @@ def _list_parts(row: FileRow, segments: list[SegmentRow], stored: int) -> Iterat
             begins=ends,
             ends=row.last_line,
             length=row.length,
-            inode=row.inode,
+            inode=0 if is_copy else row.inode,
             otherwise=name_segment(row.path, row.number),
+            is_copy=is_copy,
         )
 
 

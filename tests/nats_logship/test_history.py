@@ -337,6 +337,29 @@ def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) ->
         assert history.get(line.stream, 10**6, 0) is None
         before = [one.line for one in history.around(newest, 2, 2)]
         assert before == [b"web01 38", b"web01 39"]
+    written.add(("web01", "/caf\ufffd", 20, b"1\n2\n"))  # no UTF-8: in a stream the byte is kept
+    with written.open() as history:
+        line = newest._replace(file="/caf\udce9")
+        assert [one.line for one in history.around(line, 2, 2)] == [b"1", b"2"]
+
+
+def test_lines_around_a_line_are_whole_records(written: Written) -> None:
+    written.add(("web01", "a", 1, b"1 a\n at a\n2 b\n at b\n3 c\n"), records=START)
+    written.add(("web01", "a", 2, b"4 d\n" + b" at d\n" * 20 + b"5 e\n"), records=START)
+
+    with written.open() as history:
+        line = next(history.find(Query(match="3 c")))
+        inside = history.get(STREAM, 1, 3)
+        assert inside is not None
+        around = [history.around(one, *most) for one in (line, inside) for most in ((1, 1), (2, 0))]
+
+    first, second = [b"1 a", b" at a"], [b"2 b", b" at b"]
+    assert [[one.line for one in lines] for lines in around] == [
+        [*second, b"3 c", b"4 d", *[b" at d"] * 20],
+        [*first, *second, b"3 c"],
+        [*first, *second, b"3 c"],
+        [*first, *second],
+    ]
 
 
 def test_a_restored_stream_shares_the_lines_of_its_ancestors_with_the_table(

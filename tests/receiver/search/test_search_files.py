@@ -1,15 +1,26 @@
 """`logreceiver search` in received files: closed, compressed and live ones, then the stream."""
 
+import asyncio
+import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nats_logship.client.connection import Connection
+from nats_logship.history import Query
+from nats_logship.wire.message import EXPECTED_SEQUENCE
+from receiver.search.files import FilesFinder
+from receiver.search.find import make_filter
+from receiver.search.found import SearchStatus
+from receiver.search.received import ReceivedFiles, ReceivedPart
 from receiver.storage.layout import Layout
 from receiver.storage.segments import SegmentCleaner, SegmentPolicy
-from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.partition import Partition, api, lines_of, message, ours
 from tests.receiver.search.searching import found, search
 
 pytestmark = pytest.mark.nats
@@ -257,7 +268,7 @@ def test_a_file_that_cannot_be_read_is_named(partition: Partition) -> None:
     (closed, *_) = sorted(partition.output.glob("web01.log.*.zst"))
     closed.write_bytes(b"no zstd")
 
-    ended = search(*options(partition, "--no-stream", "--host", "web01"))
+    ended = search(*options(partition, "--no-stream", "--host", "web01"), code=1)
     assert ended.stdout.splitlines() == ["line 1", "line 2"]
     assert "lines are missing: web01.log.000001 cannot be read" in ended.stderr
 
@@ -265,3 +276,176 @@ def test_a_file_that_cannot_be_read_is_named(partition: Partition) -> None:
 def test_no_store_at_all_is_an_error(partition: Partition, tmp_path: Path) -> None:
     refused = search("--output", tmp_path, "--no-stream", code=78)
     assert "are --output and --state-dir right?" in refused.stderr
+
+
+@pytest.mark.parametrize("has_begun", [False, True], ids=["all", "the store first"])
+def test_a_copy_of_the_folders_has_all_lines_of_its_store(
+    partition: Partition, tmp_path: Path, has_begun: bool
+) -> None:
+    rotating, copy = replace(partition, rotate_size=1), tmp_path / "copy"
+    for number in range(3):
+        rotating.lines("web01", b"line %d\n" % number)
+        rotating.start()
+    shutil.copytree(partition.state, copy / "state")
+    if has_begun:
+        rotating.lines("web01", b"line 3\n")
+        rotating.start()
+    shutil.copytree(partition.output, copy / "out")
+
+    copied = options(replace(partition, folder=copy), "--no-stream", "--host", "web01")
+    assert found(*copied) == b"".join(numbered(0, 3))
+
+
+def search_in(
+    partition: Partition, *, purged: int = 0, last: int | None = None
+) -> tuple[bytes, bool]:
+    """Return all lines, and whether some are missing; messages may be purged meanwhile."""
+    received = ReceivedFiles.read(partition.output, partition.state, None)
+
+    async def ask(connection: Connection) -> tuple[bytes, bool]:
+        finder = await FilesFinder.open(received, Query(), 0, connection, SearchStatus())
+        if purged:
+            await connection.api("STREAM.PURGE.LOGS", {"seq": purged})
+        groups = [one async for one in finder.find(None)] if last is None else []
+        groups += [] if last is None else [await finder.find_last(last)]
+        return b"".join(one.lines for group in groups for one in group), finder.is_incomplete
+
+    return partition.ask(ask)
+
+
+def test_lines_are_missing_if_a_file_is_damaged_or_replaced(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    rotating = replace(partition, rotate_size=1)
+    for line in numbered(0, 3):
+        rotating.lines("web01", line)
+        rotating.start()
+    compress(rotating, "gzip")
+    assert search_in(partition) == (b"".join(numbered(0, 3)), False)
+
+    (closed, other) = sorted(partition.output.glob("web01.log.*.gz"))
+    whole = closed.read_bytes()
+    closed.write_bytes(whole[:-9])
+    assert search_in(partition)[1]
+    closed.write_bytes(whole)
+    other.unlink()
+    assert search_in(partition) == (b"line 0\nline 2\n", True)
+
+    shutil.copy(partition.live, partition.output / "edited")
+    (partition.output / "edited").replace(partition.live)
+    assert search_in(partition) == (b"line 0\n", True)
+    assert "web01.log cannot be read: [Errno 2] was deleted or replaced meanwhile" in caplog.text
+
+
+@pytest.mark.parametrize("last", [None, 99], ids=["all", "the last"])
+def test_lines_that_a_stream_removes_before_they_are_read_are_missing(
+    partition: Partition, caplog: pytest.LogCaptureFixture, last: int | None
+) -> None:
+    partition.lines("web01", *numbered(0, 3))
+    partition.start()
+    partition.lines("web01", *numbered(3, 9))
+
+    lines, is_incomplete = search_in(partition, purged=7, last=last)
+
+    assert lines == b"".join([*numbered(0, 3), *numbered(6, 9)])
+    assert is_incomplete
+    assert [one.message for one in caplog.records] == [
+        "lines are missing: a stream removed messages before they were read; search again"
+    ]
+
+
+def test_lines_that_a_stream_removed_before_they_were_received_are_missing(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(partition, number=1)
+    other.claim()
+    partition.lines("web01", *numbered(0, 3))
+    partition.start()
+    other.start()
+    partition.lines("web01", *numbered(3, 8))
+    api(partition.url, "STREAM.PURGE.LOGS", {"seq": 6})
+
+    assert search_in(partition) == (b"".join([*numbered(0, 3), *numbered(5, 8)]), True)
+    assert len(caplog.records) == 1
+    assert "lines are missing: sequences 4 to 5 of stream LOGS were removed" in caplog.text
+
+
+def test_a_message_without_its_predecessor_shows_that_lines_are_missing(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is known of the stream's other partition: others receive it."""
+    for number, line in enumerate(numbered(0, 4)):
+        subject, payload, headers = ours("web01", "a", 7 * number, line)
+        partition.publish((subject, payload, headers | {EXPECTED_SEQUENCE: str(number)}))
+        if number == 1:
+            partition.start()
+    api(partition.url, "STREAM.PURGE.LOGS", {"seq": 4})
+
+    assert search_in(partition) == (b"line 0\nline 1\nline 3\n", True)
+    assert "lines are missing: sequences 3 to 3 of stream LOGS" in caplog.text
+
+
+def test_nothing_is_missing_if_a_stream_removes_what_was_received(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other partition has no newer messages, and ends far before the stream's first."""
+    other = replace(partition, number=1)
+    other.claim()
+    other.lines("web02", b"other\n")
+    other.start()
+    partition.lines("web01", *numbered(0, 3))
+    partition.start()
+    api(partition.url, "STREAM.PURGE.LOGS", {"seq": 3})
+    partition.lines("web01", *numbered(3, 5))
+
+    everything = b"".join([*numbered(0, 3), b"other\n", *numbered(3, 5)])
+    assert search_in(partition, purged=5) == (everything, False)
+    assert not caplog.records
+
+
+def make_parts(output: Path, count: int) -> list[ReceivedPart]:
+    """Write files of a line each; return them in their order."""
+    for number, line in enumerate(numbered(0, count)):
+        (output / f"{number}.log").write_bytes(line)
+    return [
+        ReceivedPart("web01", "", f"{number}.log", size=9, begins=number, ends=number)
+        for number in range(count)
+    ]
+
+
+def finder_of(received: ReceivedFiles) -> FilesFinder:
+    return FilesFinder(received, Query(), make_filter(Query()), 0, SearchStatus())
+
+
+async def test_a_slow_reader_gets_all_files_in_order_and_few_are_searched_ahead(
+    tmp_path: Path,
+) -> None:
+    class CountedFiles(ReceivedFiles):
+        opened = 0
+
+        def open(self, part: ReceivedPart) -> Any:
+            CountedFiles.opened += 1
+            return super().open(part)
+
+    cores = os.cpu_count() or 1
+    parts, shown, ahead = make_parts(tmp_path, 8 * cores), list[bytes](), 0
+    async for some in finder_of(CountedFiles(tmp_path, parts=parts)).find(None):
+        shown += [one.lines for one in some]
+        await asyncio.sleep(0.02)
+        ahead = max(ahead, CountedFiles.opened - len(shown))
+
+    assert shown == numbered(0, len(parts))
+    assert ahead <= 2 * cores
+
+
+async def test_an_error_in_the_search_of_a_file_ends_the_search(tmp_path: Path) -> None:
+    class BrokenFiles(ReceivedFiles):
+        def open(self, part: ReceivedPart) -> Any:
+            if part.path == "1.log":
+                raise MemoryError
+            return super().open(part)
+
+    groups = finder_of(BrokenFiles(tmp_path, parts=make_parts(tmp_path, 3))).find(None)
+    assert [one.lines for one in await anext(groups)] == [b"line 0\n"]
+    with pytest.raises(MemoryError):
+        await anext(groups)

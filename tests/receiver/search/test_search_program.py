@@ -35,6 +35,7 @@ pytestmark = pytest.mark.nats
         (["--table", "t", "--output", "o"], 2, "give --table or --output, not both"),
         (["--no-stream", "--table", "/no/table"], 1, "no table in /no/table; check --table"),
         (["--server", "nats://127.0.0.1:1"], 1, "127.0.0.1:1"),
+        (["--server", "nats://127.0.0.1:1", "--output", "/"], 1, "; --no-stream searches the rest"),
     ],
 )
 def test_bad_input_is_one_clear_line(options: list[str], code: int, message: str) -> None:
@@ -82,6 +83,29 @@ def test_a_terminal_shows_that_no_line_matches(partition: Partition) -> None:
     said = f"no line matches between {day} and 2020-01-02T00:00:00Z", f"no line matches since {day}"
     assert got == tuple(f"{one}\r\n".encode() for one in said)
     assert (ended.stdout, ended.stderr) == ("", "")
+
+
+def test_with_a_beginning_the_first_lines_are_shown_also_from_the_earliest_on(
+    partition: Partition,
+) -> None:
+    partition.lines("web01", b"1\n2\n3\n")
+    at = "--server", partition.url, "--limit=1"
+
+    assert search(*at).stdout == "web01: 3\n"
+    assert search(*at, "--since", "1h").stdout == "web01: 1\n"
+    assert search(*at, "--since", "earliest").stdout == "web01: 1\n"
+
+
+def test_a_full_disk_ends_a_search_with_one_line(partition: Partition) -> None:
+    partition.lines("web01", b"1\n")
+    command = [installed("logreceiver"), "search", "--server", partition.url]
+
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert ended.returncode == 1
+    said = "cannot write to standard output: No space left on device"
+    assert ended.stderr.decode().splitlines() == [f"logreceiver: {said}"]
 
 
 def fill(partition: Partition) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +116,43 @@ async def test_lines_that_leave_the_stream_meanwhile_come_from_the_newer_table(
     assert lines == expect(0, 9)
 
 
+class Expiring(Connection):
+    """A connection to a stream that removes its first message whenever it is read."""
+
+    async def publish(self, subject: str, *data: Any, **options: Any) -> None:
+        if ".DIRECT.GET." in subject:
+            state = (await self.api("STREAM.INFO.LOGS"))["state"]
+            await self.api("STREAM.PURGE.LOGS", {"seq": state["first_seq"] + 1})
+        await super().publish(subject, *data, **options)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["all", "the last"])
+@pytest.mark.parametrize("removed", [0, 6], ids=["at its end", "behind"])
+async def test_a_search_ends_where_a_stream_removes_what_the_table_lacks(
+    tabled: Tabled, caplog: pytest.LogCaptureFixture, removed: int, last: bool
+) -> None:
+    await asyncio.to_thread(ship, tabled, *range(4))
+    await asyncio.to_thread(tabled.write)
+    await asyncio.to_thread(ship, tabled, *range(4, 20))
+    await asyncio.to_thread(api, tabled.url, "STREAM.PURGE.LOGS", {"seq": removed or 5})
+    connection = Expiring([tabled.url], "tests")
+    await connection.connect()
+    finder = TableFinder(tabled.location.uri, {}, Query(), connection, SearchStatus())
+    await finder.open()
+
+    groups = [await finder.find_last(99)] if last else [one async for one in finder.find(None)]
+    await connection.close()
+
+    lines = b"".join(one.lines for group in groups for one in group)
+    first = 20 - lines.removeprefix(expect(0, 4)).count(b"\n")
+    assert lines == expect(0, 4) + expect(first, 20)
+    assert first < 10
+    missing = re.findall("missing: sequences ([0-9]+) to ([0-9]+)", caplog.text)
+    numbers = [n for low, high in missing for n in range(int(low), int(high) + 1)]
+    assert numbers == [*range(5, 5 + len(numbers))]  # each once
+    assert caplog.text.count("lines may be missing") == 1
+
+
 def test_lines_of_streams_that_the_table_has_up_to_other_times_come_in_order(
     fresh_url: str, tmp_path: Path
 ) -> None:
@@ -147,7 +186,7 @@ def test_lines_that_are_in_neither_are_reported(tabled: Tabled, options: Options
     ship(tabled, *range(4, 8))
     api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 7})
 
-    ended = search(*options("--host", "web01"))
+    ended = search(*options("--host", "web01"), code=1)
 
     assert ended.stdout.encode() == expect(0, 4) + expect(6, 8)
     assert "lines are missing: sequences 5 to 6 of stream LOGS" in ended.stderr
@@ -215,6 +254,27 @@ def test_records_are_found_whole_in_the_table_and_in_the_stream(
 
     assert found(*options("--host", "web01", "--match", "at b")) == b"2 b\n at b\n" * 2
     assert found(*options("--host", "web01", "--match", "at b", "--limit", "1")) == b"2 b\n at b\n"
+
+
+@pytest.mark.parametrize(
+    ("match", "context", "shown"),
+    [
+        ("at", 1, b"1 a\n at a\n2 b\n at b\n3 c\n"),
+        ("at b", 1, b"1 a\n at a\n2 b\n at b\n3 c\n"),
+        ("3 c", 1, b"2 b\n at b\n3 c\n"),
+        ("1 a", 2, b"1 a\n at a\n2 b\n at b\n3 c\n"),
+    ],
+)
+def test_context_is_counted_in_records_in_the_table_as_in_the_stream(
+    tabled: Tabled, options: Options, match: str, context: int, shown: bytes
+) -> None:
+    section, lines = lines_of("a", 0, b"1 a\n at a\n2 b\n at b\n3 c\n")
+    tabled.publish(message("web01", (replace(section, records="start:^[0-9]"), lines)))
+    tabled.write()
+
+    asked = ["--host", "web01", "--match", match, "--context", context]
+    assert found(*options("--no-stream", *asked)) == shown
+    assert found("--server", tabled.url, *asked) == shown
 
 
 @pytest.mark.parametrize(
