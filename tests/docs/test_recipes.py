@@ -241,7 +241,7 @@ def prepare_move(kitchen: Kitchen) -> None:
     kitchen.stand_in(
         "ssh",
         f'''export OUTPUT={new}/srv/logs; shift; set -- "${{@#/opt/logship/bin/}}"
-        exec "${{@//"{kitchen.root}/srv"/"{new}/srv"}}"''',
+        exec env "${{@//"{kitchen.root}/srv"/"{new}/srv"}}"''',
     )
     kitchen.environment["OUTPUT"] = str(kitchen.root / "srv/logs")
     kitchen.write("etc/logship/logreceiver.toml", f'server = "{kitchen.suite.url}"\n')
