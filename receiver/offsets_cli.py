@@ -173,7 +173,7 @@ async def _find_offset(
         reason = str(error)
     batch = None
     if offset is None or offset.moved_in:
-        with suppress(Damaged, OSError), act_as_owner(_place_of(folders)):
+        with suppress(Damaged, OSError), act_as_owner(_owned_folder(folders)):
             batch = folders.read_last_batch(0)
     if batch:
         end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
@@ -185,7 +185,7 @@ async def _find_offset(
     raise folders.advise(Damaged(partition, reason, (TO_EARLIEST, _TO_SEQUENCE)))
 
 
-def _place_of(folders: PartitionFolders) -> Path:
+def _owned_folder(folders: PartitionFolders) -> Path:
     """Return the folder whose owner the receiver is."""
     return folders.state if folders.state.exists() else folders.output
 
@@ -194,7 +194,7 @@ def _adopt(folders: PartitionFolders, offset: Offset) -> int:
     """Adopt the files of a partition under its lock, as their owner; return how many."""
     lock = folders.state / f"p{folders.partition}.lock"
     try:
-        with act_as_owner(_place_of(folders)):
+        with act_as_owner(_owned_folder(folders)):
             make_synced_folder(folders.state)
             with exclusive_lock(lock, _LOCK_PATIENCE):
                 return adopt_files(folders, offset)
