@@ -5,23 +5,29 @@ agent writes them to the broker.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.sources.files.memory import find_forgettable
-from shipper.sources.files.sampling import size_at
+from shipper.sources.files.sampling import is_gone
 from shipper.sources.source import Source
 
 
 class Acknowledged:
     """The positions of one run, which cover what is acknowledged.
 
+    `steady` is a clock in nanoseconds that nobody sets.
     `is_unsaved`: the broker does not know yet that a scan added files, or that a file has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steady: Callable[[], int] = time.monotonic_ns) -> None:
         self.positions = Positions()
         self.is_unsaved = False
+        self._steady = steady
+        # by id: when a file that is not followed may have been there last, as far as this run knows
+        self._seen_at: dict[str, int] = {}
 
     def position(self, file: str) -> int:
         """Return how far a file is acknowledged, by its id, in bytes."""
@@ -45,15 +51,21 @@ class Acknowledged:
         self.is_unsaved |= has_ended or bool(self.positions.files.keys() - known.keys())
 
     async def forget_gone(self, source: Source, now: int) -> None:
-        """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
+        """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch.
+
+        A disk that is mounted late, or a folder that is closed for a while, costs no position.
+        """
         unfollowed = self.positions.without(_followed(source)).files.values()
+        steady, before = self._steady(), self._seen_at
+        self._seen_at = {one.file: before.get(one.file, steady) for one in unfollowed}
+        seen = {file: now - (steady - at) for file, at in self._seen_at.items()}
         unwanted = (one for one in unfollowed if not (_is_journal(one) or source.may_find(one)))
-        old = find_forgettable(unwanted, now, source.deleted_files)
+        old = find_forgettable(unwanted, now, source.deleted_files, seen)
         there = {(one.path, one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]
-        sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
-        kept = {file for file, size in sizes.items() if size is not None}
+        kept = await asyncio.to_thread(lambda: {one.file for one in left if not is_gone(one)})
+        self._seen_at |= dict.fromkeys(kept, steady)
         # the scan may have found a file again meanwhile
         if gone := {one.file for one in old} - kept - _followed(source):
             self.positions = self.positions.without(gone)

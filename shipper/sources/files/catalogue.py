@@ -50,6 +50,7 @@ class Catalogue:
         self.chains: Mapping[str, list[FileKey]] = {}
         self.chain_of: dict[FileKey, str] = {}
         self.notices: list[Notice] = []
+        self.at_end: Container[str] = ()  # groups whose files are begun at their end
         self._new_id = new_id
         self._ranks: dict[str, int] = {}  # places in the order of reading, by file id
         self._archives: Sequence[FileEntry] = ()
@@ -151,15 +152,18 @@ class Catalogue:
     def settle(
         self,
         samples: Iterable[Sample],
-        undecided: Collection[str],
+        undecided: set[str],
         now: Now,
         stored: Callable[[str], int],
     ) -> None:
         """Decide what the sampled files are, and follow those that are to be followed.
 
-        Nothing is decided about the `undecided` groups, whose files moved during the scan.
+        Nothing is decided about the `undecided` groups, whose files moved during the scan. Groups
+        of files that were rewritten are added: the next scan finds out whether they are copies.
         `stored` returns up to which byte a file is stored, by id; 0 if its position is forgotten.
         """
+        samples = [one for one in samples if one.entry.group not in undecided]
+        undecided |= self._doubt_rewritten(samples)
         found = [self._candidate(one) for one in samples if one.entry.group not in undecided]
         truncated = self._check_followed(found, now)
         groups = defaultdict(list)
@@ -181,6 +185,19 @@ class Catalogue:
                 self._report_losses({sample.entry.key.inode for sample in found})
             self.memory.note_decided(now.wall)
             self.memory.forget(now, stored)
+
+    def _doubt_rewritten(self, samples: Iterable[Sample]) -> set[str]:
+        """Doubt rotated files that lost what was read of them; return their groups.
+
+        They were compared with no cursor of another file, unless they were doubtful before.
+        """
+        groups = set()
+        for sample in samples:
+            file = self.files.get(sample.entry.key)
+            if file and not (file.is_doubtful or sample.entry.is_live or file.is_in(sample)):
+                self.memory.note_state(file, decide(file.state, Event.DOUBTED).state)
+                groups.add(sample.entry.group)
+        return groups
 
     def _candidate(self, sample: Sample) -> Sample:
         left = self.memory.left.get(sample.entry.key)
@@ -238,18 +255,21 @@ class Catalogue:
         # a new file of a group that we know comes after lines that we shipped, or would have
         rest = [replace(sample, last=(0, b"")) if known else sample for sample in rest]
         # copies of known files first: their places say whether another file is new
-        copies = [one for one in rest if self._is_copy(one, self._find_alike(one, known))]
-        for sample in (*copies, *(sample for sample in rest if sample not in copies)):
+        rest.sort(key=lambda one: not self._is_copy(one, self._find_alike(one, known)))
+        gone: list[Known] = []  # that are followed since
+        for sample in rest:
             # whatever its time says, it was written after what was read of the truncated file
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
-            is_new &= not (sample.entry.compression and self._begins_at_end)
+            is_new &= not (sample.entry.compression and name in self.at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now.wall)
             was_live = sample.entry.key in self.memory.were_live
             observation = Unmatched(sample, is_new, is_too_old, was_live)
-            gone = (one for one in self.memory.find_known(name) if one.key in self.memory.gone)
             others = self._find_alike(sample, [*known, *gone])
             self._act(sample, decide(FileState.FOUND, observation, others), now)
+            key = sample.entry.key
+            if key in self.memory.gone and key in self.files:
+                gone.append(Known(self.files[key].progress.last, Presence.DELETED, key))
 
     def _is_copy(self, sample: Sample, known: Sequence[Known]) -> bool:
         was_live = sample.entry.key in self.memory.were_live
@@ -259,18 +279,13 @@ class Catalogue:
 
     def _find_alike(self, found: Sample, known: Iterable[Known]) -> list[Known]:
         """Return the known files but for those that have other bytes, or that have a copy."""
-        copies = (one for one in self.memory.left.values() if one.entry.key != found.entry.key)
-        copied = {one.copy_of for one in copies}
+        has_copy, key = self.memory.has_copy, found.entry.key
         return [
             one
             for one in known
             if one.key not in found.differs_from
-            and not (one.presence is Presence.DELETED and one.cursor.file in copied)
+            and not (one.presence is Presence.DELETED and has_copy(one.cursor.file, but=key))
         ]
-
-    @property
-    def _begins_at_end(self) -> bool:
-        return self._selection.from_end and self.memory.scanned_at is None
 
     def _supersede(self, same: Iterable[Cursor], best: Cursor) -> None:
         """Forget cursors of the same file: a copy would be taken for it.
@@ -291,7 +306,7 @@ class Catalogue:
         if decision.state is FileState.COPY:
             self._leave_copy(sample, cursor)
         elif decision.state is FileState.LEFT:
-            self.memory.left[sample.entry.key] = replace(sample, head=b"", fits=(), copy_of=None)
+            self.memory.leave(replace(sample, head=b"", fits=(), copy_of=None))
             self._report_left(sample, decision.actions)
         elif cursor is not None:
             self._inherit(sample, cursor, now)
@@ -319,7 +334,7 @@ class Catalogue:
         if sample.entry.compression is None and sample.copy_of is not None:
             original = sample.copy_of  # which may have been truncated since
         if original is not None:
-            self.memory.left[sample.entry.key] = replace(sample, fits=(), copy_of=original)
+            self.memory.leave(replace(sample, fits=(), copy_of=original))
 
     def _inherit(self, sample: Sample, cursor: Cursor, now: Now) -> None:
         if self.memory.remembered.pop(cursor.file, None) is None:

@@ -14,6 +14,7 @@ from typing import Any
 import zstandard
 
 from shipper.sources.files.paths import Compression
+from shipper.sources.worker import note_progress
 
 _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes at most 1 MiB of them, zstd 32 MiB."""
@@ -107,6 +108,7 @@ class Decompressor:
             limit = (_OUTPUT,) if is_bounded else ()
             self._window += stream.decompress(self._input, *limit)
             self._input = stream.unused_data
+            note_progress()
         except _ERRORS as error:
             self.damage = str(error) or type(error).__name__
         return True

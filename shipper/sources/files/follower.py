@@ -107,6 +107,7 @@ class Follower(Source):
         """Know nothing but these cursors."""
         self._selection = selection
         self._has_scanned, self._is_scan_due = False, True
+        self._at_end: set[str] | None = None  # groups that begin at their end; None: all
         self._failed_at: dict[FileKey, int] = {}  # when reading a file failed first
         self._catalogue = Catalogue(selection, known, self._new_id)
         self._memory = self._catalogue.memory
@@ -200,7 +201,7 @@ class Follower(Source):
 
     @property
     def busy_since(self) -> float | None:
-        """When the present scan or read began, by the clock of the event loop."""
+        """When the present scan or read began, or advanced last, by the clock of the event loop."""
         return self._worker.busy_since
 
     @property
@@ -248,7 +249,7 @@ class Follower(Source):
 
     def _retarget(self, selection: Selection) -> None:
         self._catalogue.retarget(selection)
-        self._selection = selection
+        self._selection, self._at_end = selection, None
         self._start_over()
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
@@ -315,7 +316,7 @@ class Follower(Source):
         for file in catalogue.note_scan(seen, now, self._reader):
             self._compare(file, now)
         asked = memory.choose_samples(self._reader)
-        from_end = self._selection.from_end and memory.scanned_at is None
+        from_end = self._find_begun_at_end(asked)
         opened = {key: arrival.descriptor for key, arrival in arrived.items()}
         originals = {
             one: Original(opened.get(one.key, self._reader.find_descriptor(one.key)), beginning)
@@ -326,8 +327,7 @@ class Follower(Source):
         self._is_scan_due |= bool(undecided)
         refused = {one: error for one in asked if isinstance(error := found.get(one.key), OSError)}
         awaited = self._note_refused(refused, now)
-        undecided |= set() if from_end else awaited  # with it, no rotated file is read
-        self._has_decided = not undecided
+        undecided |= awaited - from_end  # at the end of a group no rotated file is read
         self._report_new([*seen.troubles, *starmap(_describe, refused.items())])
         for file in memory.find_unseen(undecided):
             if seen.refuses(file.entry):
@@ -335,10 +335,22 @@ class Follower(Source):
             else:
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
-        catalogue.settle(samples, undecided, now, self.stored)
+        catalogue.at_end = from_end
+        catalogue.settle(samples, undecided, now, self.stored)  # may leave more undecided
+        self._has_decided = not undecided
+        self._at_end = from_end & undecided
         self._keep_open(arrived, undecided)
         self._prepare_reading(now)
         self._watch(seen, undecided, began)
+
+    def _find_begun_at_end(self, asked: Collection[FileEntry]) -> set[str]:
+        """Return the groups whose files are begun at their end.
+
+        Those are all groups of the first scan; later only those that it left undecided, since files
+        of other groups came after the start.
+        """
+        groups = {entry.group for entry in asked} if self._selection.from_end else set()
+        return groups if self._at_end is None else groups & self._at_end
 
     def _find_gone(self, arrived: Mapping[FileKey, Arrival], seen: Scan) -> list[FileEntry]:
         """Return the unknown files that came and left their paths before this scan."""

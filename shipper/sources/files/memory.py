@@ -4,7 +4,7 @@ Files are kept by device and inode, cursors by file id. Memory only; touches no 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from itertools import islice
 
 from nats_logship.wire.positions import Cursor
@@ -23,32 +23,42 @@ _MOST_BY_PATH = 64
 _MOST_DELETED = 200
 """Deleted files that are remembered, whose compressed copies may come later."""
 _MOST_ENDED = 1000
+_MOST_UNREAD = 5000
+"""Files not read for long that are kept since they were seen: an agent may restart every day."""
 
 
 def find_forgettable(
-    cursors: Iterable[Cursor], now: int, deleted: Collection[str] = ()
+    cursors: Iterable[Cursor],
+    now: int,
+    deleted: Collection[str] = (),
+    seen: Mapping[str, int] | None = None,
 ) -> list[Cursor]:
     """Return those not read for 7 days and, of one path, all but the 64 that were read last.
 
     `now` is in nanoseconds since the epoch. They may be forgotten once their file is gone: the
-    stream, which is kept for a day, could not bring them back. A folder that is not mounted for a
-    while loses nothing by it, however many files it has. A node may have thousands of pods a day:
-    only the last 200 of the `deleted` files, whose ids are given oldest first, are kept.
+    stream, which is kept for a day, could not bring them back. `seen` are the times at which files
+    may have been there last, by id: of those not read for longer, 5000 are kept for 7 days after
+    that as well, so that a folder that is not mounted for a while loses nothing by it. A node may
+    have thousands of pods a day: only the last 200 of the `deleted` files, whose ids are given
+    oldest first, are kept.
     """
     by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
     for cursor in cursors:
         by_path[cursor.path].append(cursor)
-    long_deleted = set(islice(deleted, max(0, len(deleted) - _MOST_DELETED)))
-    found = []
+    there, long_deleted = seen or {}, set(islice(deleted, max(0, len(deleted) - _MOST_DELETED)))
+    found: list[Cursor] = []
+    unread: list[Cursor] = []
     for same in by_path.values():
         same.sort(key=lambda cursor: cursor.seen, reverse=True)
         found += same[_MOST_BY_PATH:]
-        found += [
-            one
-            for one in same[:_MOST_BY_PATH]
-            if now - one.seen > _LONGEST_KEPT or one.file in long_deleted
-        ]
-    return found
+        for one in same[:_MOST_BY_PATH]:
+            is_unseen = now - max(one.seen, there.get(one.file, 0)) > _LONGEST_KEPT
+            if is_unseen or one.file in long_deleted:
+                found.append(one)
+            elif now - one.seen > _LONGEST_KEPT:
+                unread.append(one)
+    unread.sort(key=lambda cursor: cursor.seen, reverse=True)
+    return found + unread[_MOST_UNREAD:]
 
 
 class Memory:
@@ -114,6 +124,25 @@ class Memory:
         if state is FileState.REMEMBERED and file.progress.is_known:
             self.remembered[file.file] = file.progress.last
 
+    def leave(self, sample: Sample) -> None:
+        """Keep the sample of a copy, or of a file that is left."""
+        self.left[sample.entry.key] = sample
+        self._index_left(sample)
+
+    def _index_left(self, sample: Sample) -> None:
+        self._left_in[sample.entry.group].append(sample)
+        if sample.copy_of is not None:
+            self._copies_of[sample.copy_of].append(sample)
+
+    def find_left(self, group: str) -> list[Sample]:
+        """Return the samples of the copies of a group, and of its files that are left."""
+        return [one for one in self._left_in[group] if self.left.get(one.entry.key) is one]
+
+    def has_copy(self, file: str, but: FileKey) -> bool:
+        """Whether there is a copy of a file, by its id, besides the one of this key."""
+        copies = (one for one in self._copies_of[file] if self.left.get(one.entry.key) is one)
+        return any(one.entry.key != but for one in copies)
+
     def find_seen(self) -> list[FollowedFile]:
         """Return the followed files that the last scan saw."""
         return [file for key, file in self.files.items() if key in self.entries]
@@ -168,7 +197,7 @@ class Memory:
         return left.copy_of is None or (entry.compression is not None and left.copy_of in are_read)
 
     def index(self) -> None:
-        """Sort known files by group, and remembered ones by inode as well."""
+        """Sort known files by group, remembered ones by inode and copies by original as well."""
         followed, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
         by_archive: defaultdict[str, list[Cursor]] = defaultdict(list)
         for key, file in self.files.items():
@@ -178,13 +207,19 @@ class Memory:
             for group in {file.entry.group, file.home, home}:
                 followed[group].append(key)
         for cursor in self.remembered.values():
-            by_group[group_of(cursor.path, self.live_paths)].append(cursor)
-            by_inode[cursor.identity.inode].append(cursor)
+            group = group_of(cursor.path, self.live_paths)
+            by_group[group].append(cursor)
+            by_inode[cursor.identity.inode].append((group, cursor))
             if compression_of(cursor.path) and cursor.identity.head_length >= HEAD_BYTES:
                 by_archive[cursor.path].append(cursor)
         self.followed_in, self.remembered_in = followed, by_group
         self._by_inode, self._by_archive = by_inode, by_archive
         self._there = {(entry.group, key.inode) for key, entry in self.entries.items()}
+        # a sample that is left no more stays in these until the next time
+        self._left_in: defaultdict[str, list[Sample]] = defaultdict(list)
+        self._copies_of: defaultdict[str, list[Sample]] = defaultdict(list)
+        for sample in self.left.values():
+            self._index_left(sample)
 
     def find_known(self, group: str) -> list[Known]:
         """Return the files that are known of a group."""
@@ -209,15 +244,23 @@ class Memory:
             for cursor in self._find_near(sample.entry)
             # its inode alone may soon be another file's
             if (cursor.offset or cursor.identity.head_length) and cursor.file != but
+            if cursor.file in self.remembered  # no other file has inherited it meanwhile
             if sample.has_all(cursor)
         ]
 
     def _find_near(self, entry: FileEntry) -> set[Cursor]:
         """Return the cursors of remembered files that had an inode, or were the archive at a path.
 
-        An archive that is half copied may be replaced by the whole one.
+        On another device a clone has the same inode and the same bytes: the file in the cursor's
+        group is the cursor's. An archive that is half copied may be replaced by the whole one.
         """
-        return {*self._by_inode[entry.key.inode], *self._by_archive[entry.path]}
+        inode = entry.key.inode
+        same = {
+            cursor
+            for group, cursor in self._by_inode[inode]
+            if group == entry.group or (group, inode) not in self._there
+        }
+        return same.union(self._by_archive[entry.path])
 
     def find_unseen(self, undecided: Container[str] = ()) -> list[FollowedFile]:
         """Return the followed files that the last scan did not see, but for those of groups."""
@@ -246,11 +289,16 @@ class Memory:
         plain = (f.entry for f in seen if f.entry.compression is None)
         asked += [entry for entry in plain if entry.group in groups]
         self.index()
-        near: dict[FileEntry, Collection[Cursor]] = {}
-        for entry in asked:
-            cursors = [known.cursor for known in self.find_known(entry.group)]
-            near[entry] = {*cursors, *self._find_near(entry)}
-        return near
+        # a group may have thousands of files: they share one set
+        of_group = {group: {one.cursor for one in self.find_known(group)} for group in groups}
+        return {entry: self._choose_cursors(entry, of_group[entry.group]) for entry in asked}
+
+    def _choose_cursors(self, entry: FileEntry, of_group: set[Cursor]) -> Collection[Cursor]:
+        """Return the cursors that may fit a file; of a group, if it may be a copy."""
+        near, file = self._find_near(entry), self.files.get(entry.key)
+        if file is not None and file.progress.is_known and not file.is_doubtful:
+            return {file.progress.last, *near}  # if it does not fit, the file becomes doubtful
+        return of_group if near <= of_group else of_group | near
 
     def find_originals(self, groups: Container[str]) -> dict[FileEntry, bytes]:
         """Return the files of groups that are rotated or deleted, and how each begins.
@@ -288,17 +336,17 @@ class Memory:
         followed = (self.files[key] for key in self.followed_in[entry.group])
         rotated = (one.entry for one in followed if one.is_rotated)
         seen = (one for one in rotated if one.key in self.entries)
-        copies = (one.entry for one in self.left.values() if one.copy_of is not None)
-        return any(is_newer(entry, one) for one in seen) or any(
-            one.group == entry.group and is_newer_by_name(entry, one) for one in copies
-        )
+        if any(is_newer(entry, one) for one in seen):
+            return True
+        copies = (one.entry for one in self.find_left(entry.group) if one.copy_of is not None)
+        return any(is_newer_by_name(entry, one) for one in copies)
 
     def is_before_known(self, archive: FileEntry) -> bool:
         """Whether the date of a compressed file is not later than that of a known or left one."""
         if archive.compression is None:
             return False
         followed = (self.files[key].entry for key in self.followed_in[archive.group])
-        left = (one.entry for one in self.left.values() if one.copy_of is None)
+        left = (one.entry for one in self.find_left(archive.group) if one.copy_of is None)
         return any(
             one.group == archive.group and is_dated_before(archive, one)
             for one in (*followed, *left)

@@ -7,7 +7,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -31,6 +31,11 @@ PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOENT}
 
 _STEP = 64 * 1024
 _MOST_COMPARED = 64 * 1024 * 1024  # bytes of a file and its copy
+_MOST_GROWN = 64 * 1024 * 1024
+"""Bytes by which a live file may grow while a scan reads its archive.
+
+An archive that is longer by more is no copy of it, and is not decompressed any further.
+"""
 _FARTHEST = 256 * 1024 * 1024
 """Bytes in which a newline is searched with `--from end`: also space allocated beforehand.
 
@@ -77,14 +82,26 @@ def size_at(cursor: Cursor) -> int | None:
     return None
 
 
+def is_gone(cursor: Cursor) -> bool:
+    """Whether a file left its path; False if that cannot be seen now."""
+    try:
+        return os.stat(cursor.path).st_ino != cursor.identity.inode  # noqa: PTH116 - any bytes
+    except FileNotFoundError:
+        return True
+    except OSError:  # its folder is closed to us, or its file system is away
+        return False
+
+
 def sample(
     asked: Mapping[FileEntry, Collection[Cursor]],
     *,
-    from_end: bool,
+    from_end: Container[str],
     opened: Mapping[FileKey, int],
     originals: Mapping[FileEntry, Original],
 ) -> dict[FileKey, Sample | OSError]:
-    """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
+    """Return a sample of each file for the cursors that may fit.
+
+    It has the last line as well if the file's group is in `from_end`.
 
     Files that are `opened`, by descriptor, are read whether or not they still have a name. Other
     rotated files are compared with the `originals` of their groups, which are rotated or deleted.
@@ -101,8 +118,8 @@ def sample(
         seen = _probe(
             entry,
             asked[entry],
-            from_end=from_end,
-            live_head=live.head if live else b"",
+            from_end=entry.group in from_end,
+            live=live,
             opened=opened.get(entry.key, -1),
         )
         if isinstance(seen, Sample) and not (
@@ -201,7 +218,7 @@ def _probe(
     cursors: Collection[Cursor],
     *,
     from_end: bool = False,
-    live_head: bytes = b"",
+    live: Sample | None = None,
     opened: int = -1,
 ) -> Sample | OSError | None:
     descriptor = -1
@@ -211,7 +228,7 @@ def _probe(
             return None
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)
-            return _sample_compressed(content, entry, cursors, live_head)
+            return _sample_compressed(content, entry, cursors, live)
         return sample_plain(descriptor, entry, cursors, from_end=from_end)
     except OSError as error:
         return None if descriptor < 0 and error.errno in PASSING else error
@@ -278,7 +295,7 @@ def _find_fitting(
 
 
 def _sample_compressed(
-    content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
+    content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live: Sample | None
 ) -> Sample:
     head = content.read(0, HEAD_BYTES)
     # in order, since it can only go forward
@@ -286,15 +303,16 @@ def _sample_compressed(
         (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)
     )
     tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
-    end = None
-    if head and live_head.startswith(head):
-        while not content.is_at_end():
+    like = live if live and head and live.head.startswith(head) else None
+    if like:
+        most = like.size + _MOST_GROWN
+        while content.reached < most and not content.is_at_end():
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
-        size = content.reached
-        if content.is_complete:
-            end = _cursor_at_end(size, head, content.read(max(0, size - TAIL_BYTES), size))
-    at_end = content.is_at_end()
+    at_end, is_complete = content.is_at_end(), content.is_complete
     size = content.reached  # if the content goes on, the check has decompressed more of it
-    partial = at_end and not content.is_complete and not content.damage
+    end = None
+    if like and (is_complete or not at_end):
+        end = _cursor_at_end(size, head, content.read(max(0, size - TAIL_BYTES), size))
+    partial = at_end and not is_complete and not content.damage
     fits = _find_fitting(cursors, size, head, tails)
     return Sample(entry, size, head, fits, end, is_partial=partial, damage=content.damage)

@@ -6,16 +6,27 @@ Pure functions of files that were seen. An order that was given once is kept: a 
 path later follows the one that was there before. Names and times decide only about new files.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileEntry, Sample
 from shipper.sources.files.paths import rotation_key
 
 
+@lru_cache(maxsize=4096)  # each file of a group is compared with many others
+def _key_of_name(name: str) -> tuple[str, tuple[int, ...]] | None:
+    return rotation_key(name)
+
+
+def _key_of(path: str) -> tuple[str, tuple[int, ...]] | None:
+    return _key_of_name(path.rpartition("/")[2])
+
+
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
     """Whether a file was rotated away after another one, by their names; None if unknown."""
-    place, before = rotation_key(one.path), rotation_key(other.path)
+    place, before = _key_of(one.path), _key_of(other.path)
     if place is None or before is None or place[0] != before[0] or place[1] == before[1]:
         return None
     return place[1] > before[1]
@@ -32,7 +43,7 @@ def is_dated_before(archive: FileEntry, other: FileEntry) -> bool:
 
     The kubelet gives a compressed file the time at which it was compressed, not that of its lines.
     """
-    place, known = rotation_key(archive.path), rotation_key(other.path)
+    place, known = _key_of(archive.path), _key_of(other.path)
     if place is None or known is None or "@" not in place[0]:  # numbers have no date
         return False
     return known[0] == place[0] and known[1] >= place[1]
@@ -40,11 +51,26 @@ def is_dated_before(archive: FileEntry, other: FileEntry) -> bool:
 
 def oldest_first(files: Iterable[Sample]) -> list[Sample]:
     """Return sampled files of a group in the order of their names, or else of their times."""
+    by_age = sorted(files, key=lambda file: file.entry.age)
+    keys = {file.entry.path: _key_of(file.entry.path) for file in by_age}
+    if len({key and key[0] for key in keys.values()}) <= 1:  # there may be thousands
+
+        def rank(file: Sample) -> tuple[tuple[int, ...], int]:
+            key = keys[file.entry.path]
+            return key[1] if key else (), file.entry.modified
+
+        by_age.reverse()  # no file is placed behind one that was written at the same time
+        return sorted(by_age, key=rank)
     placed: list[Sample] = []
-    for file in sorted(files, key=lambda file: file.entry.age):
-        older = (at for at, other in enumerate(placed, 1) if is_newer(file.entry, other.entry))
-        placed.insert(max(older, default=0), file)
+    for file in by_age:
+        newer = (is_newer(file.entry, other.entry) for other in reversed(placed))
+        placed.insert(_count_to_first(newer, len(placed)), file)
     return placed
+
+
+def _count_to_first(is_behind: Iterable[bool], count: int) -> int:
+    """Return how many files a file comes behind, if it is asked of the last of them first."""
+    return next((count - at for at, found in enumerate(is_behind) if found), 0)
 
 
 def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[FollowedFile]:
@@ -63,8 +89,8 @@ def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[F
     # files that were known before first: their places say where the others belong
     new = sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.age))
     for file in (file for file in new if file.file not in last):
-        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other, ranks))
-        rotated.insert(max(older, default=0), file)
+        follows = (_follows(file, other, ranks) for other in reversed(rotated))
+        rotated.insert(_count_to_first(follows, len(rotated)), file)
     return [*rotated, *live]
 
 
@@ -72,10 +98,10 @@ def _is_overtaken(file: FollowedFile, others: Iterable[FollowedFile]) -> bool:
     """Whether it is a link that stayed at the first of several dated files; others are later."""
     if file.entry.real == file.entry.path:
         return False
-    place = rotation_key(file.entry.real)
+    place = _key_of(file.entry.real)
     if place is None or "@" not in place[0]:
         return False
-    places = (rotation_key(other.entry.real) for other in others)
+    places = (_key_of(other.entry.real) for other in others)
     return any(one[0] == place[0] and one[1] > place[1] for one in places if one)
 
 
@@ -88,9 +114,12 @@ def _counts_up(files: Iterable[FollowedFile], ranks: Mapping[str, int]) -> bool:
     kept = sorted((f for f in seen if f.path == f.progress.label), key=_number_of)
     if any(_number_of(file) for file in seen if file.path != file.progress.label):
         kept = [file for file in kept if file.file in ranks]  # here, rotation renames files
-    for file in (file for file in kept if not file.is_rotated):
-        number, path = _number_of(file), file.entry.group
-        above = [f for f in kept if f.path.startswith(path) and _number_of(f) > number]
+    numbers = list(map(_number_of, kept))
+    for file, number in zip(kept, numbers, strict=True):
+        if file.is_rotated:
+            continue
+        path = file.entry.group
+        above = [f for f in kept[bisect_right(numbers, number) :] if f.path.startswith(path)]
         if above and _is_before(file, above, ranks):
             return True
     return False
@@ -109,7 +138,7 @@ def _is_before(file: FollowedFile, above: Sequence[FollowedFile], ranks: Mapping
 
 def _number_of(file: FollowedFile) -> int:
     """Return the number in a file's name; 0 if there is none, or it was compressed since."""
-    key = rotation_key(file.path) if file.entry.compression is None else None
+    key = _key_of(file.path) if file.entry.compression is None else None
     return max(0, -key[1][0]) if key else 0
 
 

@@ -80,3 +80,21 @@ async def test_a_file_that_appears_amid_the_scan_is_not_known_by_its_link(tmp_pa
         await ship_out(host)
 
         assert host.shipped == b"1\n2\n3\n"
+
+
+@pytest.mark.parametrize("to", ["short.log.1", "elsewhere"], ids=["rotated", "gone"])
+async def test_a_file_that_left_amid_the_first_scan_has_no_other_begun_at_its_end(
+    tmp_path: Path, to: str
+) -> None:
+    for seam in range(SEAMS):
+        host = Host(tmp_path / str(seam), "*.log", from_end=True)
+        host.folder.mkdir()
+        for name in ("app.log", "short.log"):
+            host.write(name, b"before\n")
+        with amid([(seam, partial(host.move, "short.log", to))]):
+            await host.scan()
+
+        host.write("new.log", b"1\n")
+        await ship_out(host)
+
+        assert host.shipped == b"1\n"

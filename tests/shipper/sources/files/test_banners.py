@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from shipper.sources.files.paths import Compression
+from shipper.sources.files.identity import Sample
+from shipper.sources.files.paths import Compression, Selection
+from shipper.sources.files.sampling import sample
+from shipper.sources.files.scan import scan
 from tests.descriptors import held_by
 from tests.shipper.host import Host, packed
 from tests.shipper.sources.files.conftest import MakeHost
 from tests.support import processes
 
+MIB = 1024 * 1024
 BANNERS = [0, 20, 63, 64, 200, 1023, 1024, 1500, 4096]  # lengths in bytes
 
 
@@ -133,3 +137,25 @@ async def test_a_rotated_file_that_begins_like_a_larger_file_that_is_gone_is_rea
     await host.ship_out()
 
     assert host.shipped.endswith(b"first\n" + banner + b"second\n")
+
+
+@pytest.mark.parametrize(
+    ("size", "is_in_live"), [(79, True), (80, True), (81, False), (500, False)]
+)
+def test_an_archive_is_compared_with_the_live_file_as_far_as_that_may_be_its_original(
+    tmp_path: Path, size: int, *, is_in_live: bool
+) -> None:
+    banner = b"#" * (MIB - 1) + b"\n"
+    (tmp_path / "app.log").write_bytes(banner)
+    os.truncate(tmp_path / "app.log", 80 * MIB)
+    frames = packed(banner, Compression.ZSTD) + packed(bytes(MIB), Compression.ZSTD) * (size - 1)
+    (tmp_path / "app.log.1.zst").write_bytes(frames)
+    entries = scan(Selection.of([str(tmp_path / "app.log")]), {}).entries
+    live, archive = sorted(entries, key=lambda entry: entry.path)
+
+    found = sample(dict.fromkeys(entries, ()), from_end=(), opened={}, originals={})[archive.key]
+
+    assert isinstance(found, Sample)
+    assert found.is_in_live == is_in_live
+    assert set(found.differs_from) == (set() if is_in_live else {live.key})
+    assert found.size < 200 * MIB

@@ -7,6 +7,7 @@ import pytest
 
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.paths import Compression
+from shipper.sources.worker import Worker
 from tests.descriptors import opened
 from tests.shipper.host import packed
 
@@ -86,3 +87,28 @@ def test_no_more_is_held_than_was_asked_for(compression: Compression, tmp_path: 
 
         assert decompressor.reached < 40 << 20
         assert len(decompressor.read(30 << 20, 64 << 20)) == 34 << 20
+
+
+@forms
+async def test_a_worker_that_decompresses_for_long_is_not_taken_for_one_that_hangs(
+    compression: Compression, tmp_path: Path
+) -> None:
+    worker = Worker("files")
+    (tmp_path / "a").write_bytes(packed(LINES, compression))
+    with opened(tmp_path / "a") as descriptor:
+        decompressor = Decompressor(descriptor, compression)
+
+        def read() -> list[float | None]:
+            busy = [worker.busy_since]
+            for size in (1, len(LINES), 2 * len(LINES)):  # the last one finds no more
+                decompressor.read(0, size)
+                busy.append(worker.busy_since)
+            return busy
+
+        began, first, end, again = await worker.do(read)
+
+    assert began is not None
+    assert first is not None
+    assert end is not None
+    assert began < first < end == again
+    assert worker.busy_since is None

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_logship.wire.message import Identity
+from nats_logship.wire.positions import Cursor, Positions
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.records import RecordRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import contents
 from tests.shipper.sources.files.conftest import MakeHost
+
+DAY = 86_400 * SECOND
 
 
 async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) -> None:
@@ -302,6 +308,84 @@ async def test_setting_the_clock_ahead_makes_no_file_be_forgotten(make_host: Mak
     host.move("unmounted", "logs")
 
     assert await host.ship() == b""
+
+
+async def restart_after_8_days(host: Host, acknowledged: Acknowledged) -> None:
+    """Ship a line of audit/audit.log; restart 8 days later, while its disk is not mounted."""
+    (host.folder / "audit").mkdir()
+    host.write("audit/audit.log", b"1\n")
+    await host.ship()
+    await host.follower.close()
+    known = [replace(one, seen=one.seen - 8 * DAY) for one in host.cursors()]
+    acknowledged.positions = Positions({one.file: one for one in known})
+    host.follower = host.start(known)
+    host.follower.stored = acknowledged.position
+    host.move("audit", "unmounted")
+    await host.scan()
+    await acknowledged.forget_gone(host.follower, host.clock())
+
+
+async def test_a_quiet_file_whose_disk_is_mounted_late_is_not_shipped_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("audit/audit.log")
+    acknowledged = Acknowledged(host.steady)
+    await restart_after_8_days(host, acknowledged)
+    for passed in (60 * SECOND, 6 * DAY):
+        host.later += passed
+        await host.scan()
+        await acknowledged.forget_gone(host.follower, host.clock())
+
+    host.move("unmounted", "audit")
+    again = await host.ship()
+    await acknowledged.forget_gone(host.follower, host.clock())
+    host.write("audit/audit.log", b"2\n")
+
+    assert again == b""
+    assert await host.ship() == b"2\n"
+
+
+def hide_in_a_loop_of_links(host: Host) -> None:
+    (host.folder / "audit").symlink_to("audit")
+
+
+@pytest.mark.parametrize(
+    ("hide", "is_kept"),
+    [
+        pytest.param(lambda _: None, False, id="gone"),
+        pytest.param(hide_in_a_loop_of_links, True, id="cannot be seen"),
+        pytest.param(lambda host: host.move("unmounted", "audit"), True, id="not selected"),
+    ],
+)
+async def test_a_position_is_forgotten_if_its_file_was_gone_for_7_days_of_the_steady_clock(
+    make_host: MakeHost, hide: Callable[[Host], None], *, is_kept: bool
+) -> None:
+    host = make_host("audit/audit.log")
+    acknowledged = Acknowledged(host.steady)
+    await restart_after_8_days(host, acknowledged)
+    await host.retarget("other.log")
+    await host.scan()
+    hide(host)
+
+    host.later += 7 * DAY + SECOND
+    await acknowledged.forget_gone(host.follower, host.clock())
+
+    assert bool(acknowledged.positions.files) == is_kept
+
+
+async def test_an_agent_that_often_restarts_keeps_a_bounded_number_of_old_positions(
+    tmp_path: Path, host: Host
+) -> None:
+    identity = Identity(0, 0, "", 0, "")
+    acknowledged = Acknowledged(host.steady)
+    acknowledged.positions = Positions(
+        {f"f{n}": Cursor(f"f{n}", f"{tmp_path}/pod-{n}.log", 5, identity, n) for n in range(5100)}
+    )
+    await host.scan()
+
+    await acknowledged.forget_gone(host.follower, host.clock())
+
+    assert acknowledged.positions.files.keys() == {f"f{n}" for n in range(100, 5100)}
 
 
 writes = st.lists(

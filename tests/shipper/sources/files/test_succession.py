@@ -1,12 +1,17 @@
 """Rotation is succession at a path, whatever the names; what is not found again is reported."""
 
+import itertools
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Compression
+from shipper.sources.files.succession import is_newer, oldest_first
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host, pack
 from tests.shipper.sources.files.conftest import MakeHost
@@ -208,6 +213,28 @@ async def test_a_file_that_was_moved_elsewhere_is_held_as_long_as_a_deleted_one(
     await host.ship()
     assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
     assert host.follower.files() == []
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_a_rotation_that_copies_each_file_over_the_older_one_ships_each_line_once(
+    host: Host, *, is_down: bool
+) -> None:
+    expected, last = b"", host.folder / "app.log"
+    for number in range(4):
+        # each is longer than the one before: none seems to be truncated
+        host.write("app.log", lines(f"{number}") * (number + 1))
+        expected += last.read_bytes()
+        await host.ship_out()
+        if is_down:
+            await host.restart_with_saved_positions()
+        for older in range(number, -1, -1):
+            before = host.folder / (f"app.log.{older}" if older else "app.log")
+            (host.folder / f"app.log.{older + 1}").write_bytes(before.read_bytes())
+        os.truncate(last, 0)
+        await host.ship_out()
+
+    assert host.shipped == expected
+    assert {notice.lost for notice in host.reported(NoticeKind.TRUNCATED)} <= {0}
 
 
 # what a start cannot account for
@@ -548,3 +575,33 @@ async def test_a_rotated_file_that_was_found_empty_comes_before_its_successor_af
     await host.ship_out()
 
     assert host.shipped == lines("a") + lines("b") + lines("c")
+
+
+# the order of files that were found together
+
+
+def found(name: str, modified: int) -> Sample:
+    path = f"/logs/{name}"
+    entry = FileEntry(path, path, "/logs/app.log", FileKey(1, 1), 1, modified, False)
+    return Sample(entry, 1, b"", ())
+
+
+NAMES_BY_FORM = [
+    [f"app.log.{number}{ending}" for number in range(9) for ending in ("", ".gz")],
+    [f"app.log-2026010{number}" for number in range(9)],
+    [f"app.log.{word}" for word in ("old", "bak", "save")],
+]
+
+
+@given(
+    st.sampled_from([*NAMES_BY_FORM, [*itertools.chain(*NAMES_BY_FORM)]]).flatmap(
+        lambda names: st.dictionaries(st.sampled_from(names), st.integers(0, 3))
+    )
+)
+def test_a_file_is_placed_behind_the_last_one_that_is_older(times: dict[str, int]) -> None:
+    expected: list[Sample] = []
+    for file in sorted((found(*one) for one in times.items()), key=lambda one: one.entry.age):
+        older = (n for n, one in enumerate(expected, 1) if is_newer(file.entry, one.entry))
+        expected.insert(max(older, default=0), file)
+
+    assert oldest_first(found(*one) for one in times.items()) == expected
