@@ -217,7 +217,7 @@ async def test_a_request_made_while_sessions_join_a_task_ends_it(partition: Part
     async with Supervised(partition, often=True, session=_LONG) as loop:
         await join_second_task(loop)
         loop.supervisor.timer.asked.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):  # less than its session lasts by itself
             await loop.shared.closed.wait()
     assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
 
@@ -227,7 +227,7 @@ async def test_a_session_dealt_away_while_it_joins_a_task_moves(partition: Parti
         await join_second_task(loop)
         first, _second = loop.shared.slots
         loop.shared.use_slots(1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             await first.joining.wait()
         await loop.until(lambda: first.has_reported)
 
