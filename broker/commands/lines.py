@@ -17,7 +17,7 @@ from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, tail
 from broker.settings import BrokerSettings
-from nats_logship.app.command_line import SectionedCommand, note_no_line
+from nats_logship.app.command_line import SectionedCommand, note_no_line, write_bytes
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import escape, format_count, prefix_lines, printable
 from nats_logship.app.timestamps import Moment, format_time
@@ -140,7 +140,7 @@ def get(
     if as_json:
         shared.print_json(serialize_message(found))
     else:
-        sys.stdout.buffer.write(format_message(found))
+        write_bytes(format_message(found))
 
 
 @click.command(cls=SectionedCommand)

@@ -1,7 +1,6 @@
 """`logbroker purge` and `logbroker rm`: show which messages would be removed, then remove them."""
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -16,7 +15,7 @@ from broker.retention.decide import Purge
 from broker.retention.purge import plan_purges, run_purges
 from broker.retention.snapshots import complete_snapshots
 from broker.settings import BrokerSettings
-from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.command_line import SectionedCommand, write_bytes
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import format_moment
@@ -93,8 +92,7 @@ def rm(settings: BrokerSettings, mode: shared.Mode, sequence: int, stream: str |
 
     name, message = shared.read_from_broker(settings, "rm", read)
     if not mode.as_json:
-        sys.stdout.buffer.write(format_message(message) + b"\n")
-        sys.stdout.flush()
+        write_bytes(format_message(message) + b"\n")
 
     async def remove(connection: Connection) -> None:
         # the shipper's positions are among its headers: without them it would ship its lines again

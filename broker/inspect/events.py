@@ -83,9 +83,13 @@ async def listen(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
     They have the names of the credentials that existed when the connection was made.
     """
     waiting: asyncio.Queue[RawMessage] = asyncio.Queue(_MOST_WAITING)
+    dropped = 0
 
     def take(message: RawMessage) -> None:
-        if not waiting.full():  # stdout is too slow: drop the newest event
+        nonlocal dropped
+        if waiting.full():
+            dropped += 1
+        else:
             waiting.put_nowait(message)
 
     while True:
@@ -96,6 +100,9 @@ async def listen(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
             names = await collect_holders(connection)
             while True:
                 message = await connection.guard(waiting.get(), _FOREVER)
+                if dropped:
+                    logger.warning("%d events are not shown: the reader is too slow", dropped)
+                    dropped = 0
                 now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock
                 yield read_event(message.subject, message.data, now, names)
         logger.warning("the connection was lost: events until it is back are not shown")

@@ -1,5 +1,6 @@
 """Starts and ends a program: `--version`, the log, and one line and an exit code for each error."""
 
+import errno
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from nats_logship.app.signals import raise_on_interrupt
 from nats_logship.app.text import printable
 
 _NO_FOLDER = "the current directory was removed; cd to one that exists, or give absolute paths"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 logger = logging.getLogger(__name__)
 
 
@@ -91,6 +93,13 @@ def _exit_code(call: Callable[[], object], program: str) -> int:
         return _report(error, program)
     except BrokenPipeError:
         return Exit.FAILED  # the reader of our output wants no more
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        where = error.filename or "standard output"
+        if not error.filename:  # else the interpreter writes the rest at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _report(OperatorError(f"cannot write to {where}: {error.strerror}"), program)
     return result if isinstance(result, int) else Exit.DONE
 
 

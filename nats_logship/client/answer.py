@@ -111,6 +111,21 @@ def is_certain(info: Mapping[str, Any]) -> bool:
     return leads and 2 * (1 + len(replicas_in_touch(info))) > replicas
 
 
+def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bool:
+    """Whether a server has all messages that a certain `STREAM.INFO` counts.
+
+    Others answer as well: one that has lost contact with the leader lags, and does not know it. One
+    that lags by up to `most_lag` entries counts as up to date, too.
+    """
+    if int(info["config"].get("num_replicas") or 1) == 1 or server == info["cluster"]["leader"]:
+        return True
+    return any(
+        (most_lag or one.get("current")) and one.get("lag", 0) <= most_lag
+        for one in replicas_in_touch(info)
+        if one["name"] == server
+    )
+
+
 def replicas_in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the other replicas of which the answering server has received something just now."""
     return [

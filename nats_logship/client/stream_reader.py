@@ -82,6 +82,8 @@ class StreamReader:
     """The number of the delivery that is due."""
     next_sequence: int = field(default=1, init=False)
     """Deliveries below this sequence are out of place."""
+    server: str = field(default="", init=False)
+    """The server of a cluster that has the consumer, and counts and delivers what it has itself."""
     _config: Mapping[str, Any] = field(default_factory=dict, init=False)
     _created: str = field(default="", init=False)
 
@@ -108,6 +110,7 @@ class StreamReader:
         }
         state = await self._send_create()
         self._created, self.next_number = state["created"], 1
+        self.server = (state.get("cluster") or {}).get("leader") or ""
         return int(state["num_pending"])
 
     async def replace(self, start: Start) -> int:

@@ -12,14 +12,15 @@ may make for another one, and never reads.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isinf
 from typing import Any, NamedTuple
 
 from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
+from nats_logship.client.answer import ConnectionLost, is_certain, is_up_to_date
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
 from nats_logship.client.stream_state import StreamState, parse_stream_state
@@ -29,7 +30,6 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from nats_logship.wire.subjects import Subject, count_name, host_filter, partition_filter
 from receiver.consume.host_claims import HostClaim, Moves
-from receiver.consume.wake import is_level
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
@@ -59,6 +59,10 @@ class _End(NamedTuple):
 
     claim: Delivery
     end: Followed
+
+
+class _Lagging(Exception):
+    """A server has counted that may not have all messages."""
 
 
 _Left = dict[tuple[str, int], list[_End]]  # by host and other partition
@@ -200,14 +204,18 @@ class MovesExaminer:
         if other.reached > named:
             return other.reached
         claims = [one.claim for one in ends]
-        counter = _Counter(self, other, Subject(partition, host), named)
-        if not _can_count(await self._info(host, partition), claims[-1], other.now):
-            first = claims[0]
-        elif (waiting := await counter.find_first_waiting(claims)) is None:
+        is_old = other.now > claims[-1].stored_at + _CAUGHT_UP * SECOND
+        info = await self._info(host, partition)
+        may_count = partial(is_up_to_date, info, most_lag=_MOST_LAG if is_old else 0)
+        counter = _Counter(self, other, Subject(partition, host), named, may_count)
+        try:
+            first = await counter.find_first_waiting(claims)
+            is_stalled = first is not None and await counter.is_stalled()
+        except _Lagging:
+            first, is_stalled = claims[0], False
+        if first is None:
             return other.reached
-        else:
-            first = waiting
-        if await counter.is_stalled():
+        if is_stalled:
             moves.notices.append(
                 f"host {host}: partition {partition} still has older lines of the host, and its "
                 f"receiver has committed nothing for {self.patience.stalled:g} s; the host's lines "
@@ -225,12 +233,17 @@ class MovesExaminer:
 
 @dataclass(slots=True)
 class _Counter:
-    """Counts the messages of a host that another partition has left, up to sequence `named`."""
+    """Counts the messages of a host that another partition has left, up to sequence `named`.
+
+    A server `may_count` that has all messages that were stored before the claims. Methods raise
+    `_Lagging` if another one has counted.
+    """
 
     examiner: MovesExaminer
     other: _Other
     subject: Subject
     named: int
+    may_count: Callable[[str], bool]
 
     async def find_first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
         """Return the first claim that has to wait, None for none; all claims behind it wait too."""
@@ -297,14 +310,10 @@ class _Counter:
             headers_only=True,
             lives=_LIVES,
         )
-        return await reader.count(start)
-
-
-def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
-    """Whether every replica that may answer has all messages that were stored before a claim."""
-    lags = [one.get("lag", 0) for one in replicas_in_touch(info)]
-    is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
-    return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
+        count = await reader.count(start)
+        if not self.may_count(reader.server):
+            raise _Lagging
+        return count
 
 
 def _first_to_receive(entry: bucket.Entry | None, stream: StreamState) -> int:

@@ -207,13 +207,14 @@ class _Session:
         """Cut what nothing fills, if the stream has no message left.
 
         That none came does not prove it: the broker may deliver to the request of a receiver that
-        was killed, until it notices that.
+        was killed, until it notices that, and a server that lags has none to deliver.
         """
-        if partition.has_surplus:
-            number, epoch = self._assignment.partition, self._assignment.epoch
-            wake = Wake(self._connection, number, offset.stream, epoch)
-            if not background.wait(wake.count(self.done.until), _KV_PATIENCE):
-                self._add_notices(partition.cut_surplus())
+        if not partition.has_surplus:
+            return
+        number, epoch = self._assignment.partition, self._assignment.epoch
+        wake = Wake(self._connection, number, offset.stream, epoch)
+        if background.wait(wake.is_drained(self.done.until), _COMMIT_PATIENCE):
+            self._add_notices(partition.cut_surplus())
 
     def _make_reader(self, offset: Offset, assignment: Assignment) -> PartitionReader:
         return PartitionReader(self._connection, assignment, offset.next, offset.stream, self._end)

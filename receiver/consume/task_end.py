@@ -128,8 +128,8 @@ class Arrivals:
             with self._changed:
                 if holds():
                     return
-                self._waiting = self._loop.create_future()
-            await self._waiting
+                waiting = self._waiting = self._loop.create_future()
+            await waiting
 
     def add(self, messages: Messages) -> None:
         """Hand over messages, in the order of their delivery."""

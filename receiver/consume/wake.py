@@ -4,12 +4,10 @@ The pull is from a temporary consumer of headers, so that only tasks pull from t
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
+from nats_logship.client.answer import ConnectionLost, is_certain, is_up_to_date
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
@@ -17,6 +15,7 @@ from nats_logship.wire.subjects import partition_filter, wake_name
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
+_IN_TOUCH = 3.0  # seconds; a replica in touch after that has stored what there was before
 
 
 @dataclass(slots=True)
@@ -44,18 +43,26 @@ class Wake:
         )
 
     async def count(self, sequence: int) -> int:
-        """Return how many messages of the partition the stream has from `sequence` on."""
+        """Return how many messages of the partition the stream has from `sequence` on.
+
+        In a cluster one of the replicas counts, which may lag.
+        """
         return await self._reader.count(at_sequence(sequence))
 
     async def is_drained(self, sequence: int) -> bool:
-        """Whether no replica of the stream has a message of the partition from `sequence` on.
+        """Whether the stream has no message of the partition from `sequence` on.
 
-        Raises `ConnectionLost` while a replica lags.
+        Raises `ConnectionLost` if the server that counts may not have all messages.
         """
-        info = await self.connection.api(f"STREAM.INFO.{self.stream}")
-        if not is_level(info):
-            raise ConnectionLost("a replica lags, and may not have all messages")
-        return not await self.count(sequence)
+        if (await self.connection.client()).is_clustered:
+            await asyncio.sleep(_IN_TOUCH)
+        info, reader = await self.connection.api(f"STREAM.INFO.{self.stream}"), self._reader
+        if not is_certain(info):
+            raise ConnectionLost(f"stream {self.stream} has no leader that is sure of it")
+        count = await reader.count(at_sequence(sequence))
+        if not is_up_to_date(info, reader.server):
+            raise ConnectionLost(f"server {reader.server} may not have all messages")
+        return not count
 
     async def wait(self, sequence: int) -> bool:
         """Return True when the partition has a message at `sequence` or later."""
@@ -72,13 +79,3 @@ class Wake:
     async def close(self) -> None:
         """Delete the consumer; without a broker it ends by itself later."""
         await self._reader.delete()
-
-
-def is_level(info: Mapping[str, Any]) -> bool:
-    """Whether all replicas in touch have all messages that the leader reports in a STREAM.INFO.
-
-    Whichever replica answers a later question then knows these messages.
-    """
-    return is_certain(info) and all(
-        one.get("current") and not one.get("lag") for one in replicas_in_touch(info)
-    )

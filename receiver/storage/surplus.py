@@ -8,7 +8,8 @@ it appends with the bytes that the file has already. It cuts a file
 - at the first byte that differs: after a power loss the end of a file may be zeros, and another
   program may have appended to it;
 - at the committed length, once the session has committed all messages that the stream had when it
-  began, or none waits: nothing fills the rest. What the consumer counts as pending is no proof.
+  began, or a server that has all messages has none left: nothing fills the rest. What the
+  partition's consumer counts as pending is no proof, since its server may lag.
 
 Nothing of this is stored: each session finds the surplus by the sizes of the files (`recovery`). A
 file with a surplus is not closed, since the next lines for it are those that it has already.

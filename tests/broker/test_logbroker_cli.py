@@ -1,5 +1,6 @@
 """The command line of logbroker: help, versions, what is missing, and what `apply` does."""
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from broker.cli import group
 from broker.settings import RUN_FIELDS, BrokerSettings
 from tests.broker.conftest import Call, ask, logbroker
+from tests.support.processes import installed
 
 WITHOUT = (
     "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
@@ -57,6 +59,33 @@ def test_an_unreachable_broker_is_one_line_and_exit_code_1(command: str) -> None
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "no broker at nats://127.0.0.1:1" in ended.stderr
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    "command",
+    ["get", "get --json", "rm 1 --yes", "status", "status --json", "cheat", "--help", "--version"],
+)
+def test_a_full_disk_ends_a_command_with_one_line_before_a_message_is_removed(
+    call: Call, logs_url: str, command: str
+) -> None:
+    ask(logs_url, ("logs.p0.web01", b"a line\n"))
+    server = [] if command in {"cheat", "--help", "--version"} else ["--server", logs_url]
+    words = [installed("logbroker"), *command.split(), *server]
+
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file
+        ended = subprocess.run(
+            words,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+            check=False,
+        )
+
+    assert ended.returncode == 1
+    said = "cannot write to standard output: No space left on device"
+    assert ended.stderr.decode().splitlines() == [f"logbroker: {said}"]
+    assert call("get", "1").stdout.endswith("a line\n")
 
 
 def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:

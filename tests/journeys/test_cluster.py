@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nats_logship.wire.streams import STREAM
+from receiver.consume.wake import Wake
 from tests.broker.cluster import Cluster
 from tests.support.oracle import expect_all
 from tests.support.processes import Processes, wait_until
@@ -36,6 +38,10 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
             cluster.wait_until_ready()
             cluster.wait_until_whole()
             suite.wait_for_lines(HOSTS, programs)
+            ask = lambda sequence: cluster.insist(  # noqa: E731
+                lambda connection: Wake(connection, 0, STREAM).is_drained(sequence)
+            )
+            assert (ask(1), ask(1_000_000_000)) == (False, True)
             leader = cluster.leader()
             time.sleep(random.Random(1).random())
 

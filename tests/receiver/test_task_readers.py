@@ -2,17 +2,21 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client import background
+from nats_logship.client.connection import Connection
 from nats_logship.client.pulling import Delivered, PullLimits, follow
 from nats_logship.wire.subjects import partition_of
-from receiver.consume.assignment import Done, ForcedRotation
+from receiver.consume.assignment import Blocked, Done, ForcedRotation
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import adopt
 from tests.receiver.partition import Partition
@@ -57,21 +61,66 @@ def test_lines_of_a_killed_batch_are_kept_in_a_copy(
     assert (copy.files(), cuts) == ({"web01.log": WHOLE}, [])
 
 
-def test_a_request_of_another_receiver_that_takes_the_lines_has_none_cut(
-    partition: Partition, cuts: list[str]
-) -> None:
+@contextmanager
+def another_receiver(partition: Partition) -> Iterator[list[Delivered]]:
+    """Have a request of another receiver wait, whose messages are returned."""
     connection, taken = background.connection((partition.url,)), list[Delivered]()
     request = follow(connection, "LOGS.receiver-p0", PullLimits(1000, 10_000_000), 60, taken.append)
     taking = background.submit(request)
     state = lambda: partition.ask(lambda c: c.api("CONSUMER.INFO.LOGS.receiver-p0"))  # noqa: E731
     wait_until("the request waits", lambda: state()["num_waiting"] == 1, 20)
-    assert partition.run(11) == Done(0, 11, 11)
+    yield taken
+    taking.cancel()
+
+
+def test_a_request_of_another_receiver_that_takes_the_lines_has_none_cut(
+    partition: Partition, cuts: list[str]
+) -> None:
+    with another_receiver(partition) as taken:
+        assert partition.run(11) == Done(0, 11, 11)
     assert len(taken) == 20, "the session has reset the consumer, whose oldest request it was not"
     assert (partition.live.read_bytes(), cuts) == (WHOLE, [])
 
-    taking.cancel()
     partition.receive(partition.offset().next)
     assert (partition.live.read_bytes(), cuts, partition.offset().next) == (WHOLE, [], 31)
+
+
+@pytest.mark.parametrize(
+    ("replica", "is_believed"),
+    [
+        ({"active": 1, "current": True}, True),
+        ({"active": 9 * SECOND, "current": True}, False),
+        ({"active": 1, "current": True, "lag": 20}, False),
+    ],
+    ids=("up-to-date", "out-of-touch", "lagging"),
+)
+def test_only_a_server_with_all_messages_says_that_nothing_fills_the_rest(
+    partition: Partition,
+    cuts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    replica: dict[str, Any],
+    is_believed: bool,
+) -> None:
+    ask = Connection.api
+
+    async def ask_n2(connection: Connection, call: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        answer = await ask(connection, call, *rest, **more)
+        if call == "STREAM.INFO.LOGS":
+            answer["config"]["num_replicas"] = 3
+            others = [{"name": "n2", **replica}, {"name": "n3", "active": 1, "current": True}]
+            answer["cluster"] = {"leader": "n1", "replicas": others}
+        if call.startswith("CONSUMER.CREATE.LOGS.wake"):
+            answer |= {"cluster": {"leader": "n2"}, "num_pending": 0}
+        return answer
+
+    with another_receiver(partition), monkeypatch.context() as patch:
+        patch.setattr(Connection, "api", ask_n2)
+        outcome = partition.run(11)
+
+    assert isinstance(outcome, Done if is_believed else Blocked)
+    assert (len(cuts) > 0) == is_believed
+    assert partition.receive(partition.offset().next).until == 31
+    assert partition.live.read_bytes() == WHOLE
 
 
 def zero(file: Path) -> None:

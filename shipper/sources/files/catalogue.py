@@ -50,7 +50,6 @@ class Catalogue:
         self.chains: Mapping[str, list[FileKey]] = {}
         self.chain_of: dict[FileKey, str] = {}
         self.notices: list[Notice] = []
-        self.at_end: Container[str] = ()  # groups whose files are begun at their end
         self._new_id = new_id
         self._ranks: dict[str, int] = {}  # places in the order of reading, by file id
         self._archives: Sequence[FileEntry] = ()
@@ -155,12 +154,15 @@ class Catalogue:
         undecided: set[str],
         now: Now,
         stored: Callable[[str], int],
+        *,
+        at_end: Container[str],
     ) -> None:
         """Decide what the sampled files are, and follow those that are to be followed.
 
         Nothing is decided about the `undecided` groups, whose files moved during the scan. Groups
         of files that were rewritten are added: the next scan finds out whether they are copies.
         `stored` returns up to which byte a file is stored, by id; 0 if its position is forgotten.
+        `at_end` are the groups whose files are begun at their end.
         """
         samples = [one for one in samples if one.entry.group not in undecided]
         undecided |= self._doubt_rewritten(samples)
@@ -172,8 +174,9 @@ class Catalogue:
                 groups[sample.entry.group].append(sample)
         if groups:
             self.memory.index()
+        rewritten = {file.entry.key: file.file for file in truncated}
         for name, candidates in groups.items():
-            self._settle_group(name, candidates, {f.entry.key: f.file for f in truncated}, now)
+            self._settle_group(name, candidates, rewritten, now, at_end=name in at_end)
         self._report_truncated(truncated)
         self._order()
         if not undecided:  # or the cursors of those groups would seem to be without a file
@@ -236,7 +239,13 @@ class Catalogue:
             self.memory.ended[file.file] = None
 
     def _settle_group(
-        self, name: str, candidates: list[Sample], truncated: Mapping[FileKey, str], now: Now
+        self,
+        name: str,
+        candidates: list[Sample],
+        truncated: Mapping[FileKey, str],
+        now: Now,
+        *,
+        at_end: bool,
     ) -> None:
         # all of a group are recognised by inode before the others are compared with the group:
         # the live file first, then the oldest
@@ -261,7 +270,7 @@ class Catalogue:
             # whatever its time says, it was written after what was read of the truncated file
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
-            is_new &= not (sample.entry.compression and name in self.at_end)
+            is_new &= not (sample.entry.compression and at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now.wall)
             was_live = sample.entry.key in self.memory.were_live
             observation = Unmatched(sample, is_new, is_too_old, was_live)

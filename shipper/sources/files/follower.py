@@ -335,8 +335,8 @@ class Follower(Source):
             else:
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
-        catalogue.at_end = from_end
-        catalogue.settle(samples, undecided, now, self.stored)  # may leave more undecided
+        # may leave more undecided
+        catalogue.settle(samples, undecided, now, self.stored, at_end=from_end)
         self._has_decided = not undecided
         self._at_end = from_end & undecided
         self._keep_open(arrived, undecided)

@@ -208,6 +208,7 @@ def live_names(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)  # each file of a group is compared with many others
 def rotation_key(path: str) -> tuple[str, tuple[int, ...]] | None:
     """Return a name without its number or time, and a key by which such names are sorted.
 

@@ -8,25 +8,15 @@ path later follows the one that was there before. Names and times decide only ab
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileEntry, Sample
 from shipper.sources.files.paths import rotation_key
 
 
-@lru_cache(maxsize=4096)  # each file of a group is compared with many others
-def _key_of_name(name: str) -> tuple[str, tuple[int, ...]] | None:
-    return rotation_key(name)
-
-
-def _key_of(path: str) -> tuple[str, tuple[int, ...]] | None:
-    return _key_of_name(path.rpartition("/")[2])
-
-
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
     """Whether a file was rotated away after another one, by their names; None if unknown."""
-    place, before = _key_of(one.path), _key_of(other.path)
+    place, before = rotation_key(one.path), rotation_key(other.path)
     if place is None or before is None or place[0] != before[0] or place[1] == before[1]:
         return None
     return place[1] > before[1]
@@ -43,7 +33,7 @@ def is_dated_before(archive: FileEntry, other: FileEntry) -> bool:
 
     The kubelet gives a compressed file the time at which it was compressed, not that of its lines.
     """
-    place, known = _key_of(archive.path), _key_of(other.path)
+    place, known = rotation_key(archive.path), rotation_key(other.path)
     if place is None or known is None or "@" not in place[0]:  # numbers have no date
         return False
     return known[0] == place[0] and known[1] >= place[1]
@@ -52,7 +42,7 @@ def is_dated_before(archive: FileEntry, other: FileEntry) -> bool:
 def oldest_first(files: Iterable[Sample]) -> list[Sample]:
     """Return sampled files of a group in the order of their names, or else of their times."""
     by_age = sorted(files, key=lambda file: file.entry.age)
-    keys = {file.entry.path: _key_of(file.entry.path) for file in by_age}
+    keys = {file.entry.path: rotation_key(file.entry.path) for file in by_age}
     if len({key and key[0] for key in keys.values()}) <= 1:  # there may be thousands
 
         def rank(file: Sample) -> tuple[tuple[int, ...], int]:
@@ -98,10 +88,10 @@ def _is_overtaken(file: FollowedFile, others: Iterable[FollowedFile]) -> bool:
     """Whether it is a link that stayed at the first of several dated files; others are later."""
     if file.entry.real == file.entry.path:
         return False
-    place = _key_of(file.entry.real)
+    place = rotation_key(file.entry.real)
     if place is None or "@" not in place[0]:
         return False
-    places = (_key_of(other.entry.real) for other in others)
+    places = (rotation_key(other.entry.real) for other in others)
     return any(one[0] == place[0] and one[1] > place[1] for one in places if one)
 
 
@@ -138,7 +128,7 @@ def _is_before(file: FollowedFile, above: Sequence[FollowedFile], ranks: Mapping
 
 def _number_of(file: FollowedFile) -> int:
     """Return the number in a file's name; 0 if there is none, or it was compressed since."""
-    key = _key_of(file.path) if file.entry.compression is None else None
+    key = rotation_key(file.path) if file.entry.compression is None else None
     return max(0, -key[1][0]) if key else 0
 
 

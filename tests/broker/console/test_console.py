@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -42,6 +42,8 @@ from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
 TOKEN = "a token of a test"
+
+Store = Callable[[Iterable[str], range], Awaitable[str]]
 
 
 def refused(*options: str | Path) -> tuple[int, str]:
@@ -372,26 +374,39 @@ async def test_the_lines_around_a_line_are_found_in_all_streams_of_its_host(
         assert around["lines"][around["chosen"]] == line
 
 
+@pytest.fixture
+def store(connection: Connection, publish: Publish, tmp_path: Path) -> Store:
+    """Return a function that stores lines of web01, and those of some sequences also in a table.
+
+    It returns the address of the table.
+    """
+
+    async def store_lines(texts: Iterable[str], sequences: range) -> str:
+        written = Written(tmp_path / "table", first=sequences.start)
+        written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
+        for line in (f"{text}\n".encode() for text in texts):
+            sequence = await publish("web01", line)
+            stored = await find_message(connection, "LOGS", {"seq": sequence})
+            if stored and sequence in sequences:
+                seconds = Fraction(stored.stored_at - BEGAN, SECOND)
+                written.add(("web01", "/var/log/app.log", seconds, line))
+        return written.address
+
+    return store_lines
+
+
 async def test_lines_that_the_stream_has_no_more_come_from_the_table(
     start_console: StartConsole,
     logs_url: str,
     connection: Connection,
     web: aiohttp.ClientSession,
-    publish: Publish,
-    tmp_path: Path,
+    store: Store,
 ) -> None:
-    written = Written(tmp_path / "table")
-    written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
-    for number in range(10):
-        sequence = await publish("web01", f"web01 {number}\n".encode())
-        stored = await find_message(connection, "LOGS", {"seq": sequence})
-        if stored and number < 8:
-            seconds = Fraction(stored.stored_at - BEGAN, SECOND)
-            written.add(("web01", "/var/log/app.log", seconds, f"web01 {number}\n".encode()))
-    await connection.api("STREAM.PURGE.LOGS", {"seq": 6})
-    url = start_console(logs_url, "--table", written.address)
-
     texts = [f"web01 {number}" for number in range(10)]
+    table = await store(texts, range(1, 9))
+    await connection.api("STREAM.PURGE.LOGS", {"seq": 6})
+    url = start_console(logs_url, "--table", table)
+
     for asked, wanted in (
         ("count=100", texts),
         ("count=3", texts[7:]),
@@ -490,23 +505,10 @@ async def test_while_the_broker_is_away_hosts_are_refused_and_no_rate_is_made_up
 
 
 async def test_what_the_stream_has_from_before_the_table_began_is_found(
-    start_console: StartConsole,
-    logs_url: str,
-    connection: Connection,
-    web: aiohttp.ClientSession,
-    publish: Publish,
-    tmp_path: Path,
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, store: Store
 ) -> None:
-    written = Written(tmp_path / "table", first=4)
-    written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
     texts = [f"web01 {number}" for number in range(1, 10)]
-    for number, text in enumerate(texts, 1):
-        await publish("web01", f"{text}\n".encode())
-        stored = await find_message(connection, "LOGS", {"seq": number})
-        if stored and 4 <= number < 8:
-            seconds = Fraction(stored.stored_at - BEGAN, SECOND)
-            written.add(("web01", "/var/log/app.log", seconds, f"{text}\n".encode()))
-    url = start_console(logs_url, "--table", written.address)
+    url = start_console(logs_url, "--table", await store(texts, range(4, 8)))
 
     for asked, wanted in (("count=100", texts), ("count=2&order=first", texts[:2])):
         found, last = await search(web, f"{url}/lines?until=now&buckets=50&{asked}")

@@ -1,11 +1,15 @@
 """An event of a server or of JetStream is one readable line."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
+from broker.inspect import events
 from broker.inspect.events import BrokerEvent, read_event
+from nats_logship.wire.delivery import RawMessage
 
 KNOWN = {"UKEY": "host web01"}
 _CLIENT = {"id": 7, "acc": "LOGS", "name": "logshipper web01", "host": "10.0.0.7"}
@@ -39,3 +43,22 @@ def _read(subject: str, kind: str = "", **data: Any) -> BrokerEvent:
 def test_an_event_is_one_readable_line(event: BrokerEvent, kind: str, text: str) -> None:
     assert (event.kind, event.text) == (kind, text)
     assert event.text.isprintable()
+
+
+async def test_events_that_a_slow_reader_misses_are_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(events, "_MOST_WAITING", 1)
+    monkeypatch.setattr(events, "collect_holders", AsyncMock(return_value={}))
+
+    async def tap(subject: str, take: Callable[[RawMessage], None]) -> None:
+        take(RawMessage(subject, "", b"", b"{}"))  # one of each subject, before any is read
+
+    async def guard(awaited: Awaitable[Any], _seconds: float) -> Any:
+        return await awaited
+
+    shown = events.listen(AsyncMock(tap=tap, guard=guard))
+    assert (await anext(shown)).kind == ">"
+    await shown.aclose()
+
+    assert "3 events are not shown: the reader is too slow" in caplog.text

@@ -8,9 +8,14 @@ from unittest.mock import AsyncMock
 import pytest
 
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
+from nats_logship.client.answer import (
+    ConnectionLost,
+    Denied,
+    Rejected,
+    is_certain,
+    is_up_to_date,
+)
 from nats_logship.client.connection import retry_until_answered
-from receiver.consume.wake import is_level
 from tests.lagging import Crowded
 
 SECOND = 1_000_000_000
@@ -32,27 +37,46 @@ def lagging(found: dict[str, Any], **replica: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "certain", "level"),
+    ("found", "certain"),
     [
-        pytest.param({"config": {"num_replicas": 1}}, True, True, id="no-cluster"),
-        pytest.param(info(3, "n9", 0.1, 1.1), True, True, id="whole"),
-        pytest.param(info(3, "n9", 0.1, 900), True, True, id="one-is-down"),
-        pytest.param(info(3, "", 0.1, 0.1), False, False, id="no-leader"),
-        pytest.param(info(3, "n9", 3.0, 3.0), False, False, id="cut-off"),
-        pytest.param(info(3, "n9", 0.1, 0.1, offline=2), False, False, id="offline"),
-        pytest.param(info(3, "n9"), False, False, id="nothing-known"),
-        pytest.param(info(5, "n9", 0.1, 4, 4, 4), False, False, id="minority-of-five"),
-        pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=1), True, False, id="one-lags"),
-        pytest.param(
-            lagging(info(3, "n9", 0.1, 0.1), current=False), True, False, id="one-catches-up"
-        ),
-        pytest.param(lagging(info(3, "n9", 900, 0.1), lag=9), True, True, id="who-lags-is-down"),
+        pytest.param({"config": {"num_replicas": 1}}, True, id="no-cluster"),
+        pytest.param(info(3, "n9", 0.1, 1.1), True, id="whole"),
+        pytest.param(info(3, "n9", 0.1, 900), True, id="one-is-down"),
+        pytest.param(info(3, "", 0.1, 0.1), False, id="no-leader"),
+        pytest.param(info(3, "n9", 3.0, 3.0), False, id="cut-off"),
+        pytest.param(info(3, "n9", 0.1, 0.1, offline=2), False, id="offline"),
+        pytest.param(info(3, "n9"), False, id="nothing-known"),
+        pytest.param(info(5, "n9", 0.1, 4, 4, 4), False, id="minority-of-five"),
     ],
 )
 def test_only_a_leader_with_a_majority_is_certain_of_a_stream(
-    found: dict[str, Any], certain: bool, level: bool
+    found: dict[str, Any], certain: bool
 ) -> None:
-    assert (is_certain(found), is_level(found)) == (certain, level)
+    assert is_certain(found) == certain
+
+
+@pytest.mark.parametrize(
+    ("found", "servers", "nearly"),
+    [
+        pytest.param(info(3, "n9", 0.1, 1.1), {"n9", "n0", "n1"}, set(), id="whole"),
+        pytest.param(info(3, "n9", 0.1, 900), {"n9", "n0"}, set(), id="one-is-out-of-touch"),
+        pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=1), {"n9", "n1"}, {"n0"}, id="one-lags"),
+        pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=6), {"n9", "n1"}, set(), id="by-far"),
+        pytest.param(
+            lagging(info(3, "n9", 0.1, 0.1), current=False), {"n9", "n1"}, {"n0"}, id="catches-up"
+        ),
+    ],
+)
+def test_servers_are_up_to_date_that_are_in_touch_with_the_leader_just_now(
+    found: dict[str, Any], servers: set[str], nearly: set[str]
+) -> None:
+    names = ("n0", "n1", "n9", "n-new")
+    assert {name for name in names if is_up_to_date(found, name)} == servers
+    assert {name for name in names if is_up_to_date(found, name, 5)} == servers | nearly
+
+
+def test_a_single_server_is_up_to_date() -> None:
+    assert is_up_to_date({"config": {"num_replicas": 1}, "cluster": {"leader": "n9"}}, "")
 
 
 Trouble = ConnectionLost | Rejected

@@ -163,7 +163,7 @@ def scan(catalogue: Catalogue, samples: Sequence[Sample]) -> int:
         replace(by_key[entry.key], fits=fits_of(by_key[entry.key], cursors))
         for entry, cursors in asked.items()
     )
-    catalogue.settle(fitting, set(), NOW, lambda _: 0)
+    catalogue.settle(fitting, set(), NOW, lambda _: 0, at_end=())
     return sum(map(len, {id(cursors): cursors for cursors in asked.values()}.values()))
 
 
