@@ -52,7 +52,11 @@ def search(as_json: bool, **options: Any) -> None:
     """
     settings = settings_from_options(SearchSettings, options)
     if settings.table and settings.output:
-        raise click.UsageError("give --table or --output, not both")
+        if bool(options["table"]) == bool(options["output"]):
+            raise click.UsageError("give --table or --output, not both")
+        # the other one is of the environment or the settings file
+        other = {"output": None} if options["table"] else {"table": ""}
+        settings = settings.model_copy(update=other)
     if not (settings.table or settings.output or settings.stream):
         raise click.UsageError("--no-stream needs --table or --output: nothing would be searched")
     log_to_stderr(settings)

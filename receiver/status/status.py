@@ -5,7 +5,6 @@ stores on this machine have the files.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
+from nats_logship.client.answer import Denied
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
@@ -27,7 +27,7 @@ from nats_logship.client.table_status import TableStatus
 from nats_logship.client.tables import collect_tables
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
-from nats_logship.wire.subjects import partition_filter
+from nats_logship.wire.subjects import count_name, partition_filter
 from receiver.driver.partitions import request_partition_count
 from receiver.driver.standby import request_report
 from receiver.meter import REPORTS, PartitionReport
@@ -59,7 +59,7 @@ class ReceivedPartition(PartitionReport):
     lines: int = 0
     bytes: int = Field(0, validation_alias="size")
     committed_at: str = ""
-    behind: int = 0
+    behind: int | None = 0
     behind_seconds: float | None = 0.0
     error: str | None = None
 
@@ -71,7 +71,7 @@ class ReceivedPartition(PartitionReport):
         return (
             str(self.partition),
             str(self.offset),
-            str(self.behind),
+            "?" if self.behind is None else str(self.behind),
             oldest,
             f"{self.lines:,}",
             f"{self.bytes:,}",
@@ -182,14 +182,16 @@ async def _collect(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
-    left = await count_waiting(connection, stream, partition, offset.next)
+    left = age = None
+    with suppress(Denied):  # a receiver of single partitions has rights to these only
+        left = await count_waiting(connection, stream, partition, offset.next)
+        age = await _find_age(connection, stream, partition, offset.next, now) if left else 0.0
     answer = await request_report(connection, offset.presence) if offset.presence else None
     report = PartitionReport()
     with suppress(ValidationError):  # another program has answered at the owner's address
         report = REPORTS.validate_json(answer or b"{}").get(partition, report)
     is_owned = offset.epoch > 0 and not offset.is_moved and not offset.released
     is_running = answer is not None if offset.presence else None
-    age = await _find_age(connection, stream, partition, offset.next, now) if left else 0.0
     return ReceivedPartition.model_validate(
         asdict(offset)
         | report.model_dump()
@@ -211,7 +213,7 @@ async def count_waiting(connection: Connection, stream: str, partition: int, seq
     reader = StreamReader(
         connection,
         stream,
-        name=f"status-{secrets.token_hex(8)}",
+        name=count_name(partition),
         filters=(partition_filter(partition),),
         headers_only=True,
         lives=5,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from nats_logship.wire.streams import (
 )
 from nats_logship.wire.subjects import reader_names
 from receiver.consume.wake import Wake
+from receiver.status.status import collect_status
 from shipper.publish.messages import HostMessages
 from tests import secured
 from tests.broker.auth.forbidden import HOSTS
@@ -157,6 +159,11 @@ async def test_a_host_moves_to_another_stream_and_a_receiver_reads_its_own(
             await Wake(receiver, 0, "LOGS_0", 1).count(1)
         with pytest.raises(Denied):
             await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
+        shown = (await collect_status(receiver, datetime(2026, 11, 20, tzinfo=UTC))).partitions
+        assert [(one.partition, one.behind, one.behind_seconds) for one in shown] == [
+            (0, None, None),
+            (1, 2, None),
+        ]
     finally:
         for connection in (own, host, other, receiver):
             await connection.close()

@@ -45,6 +45,26 @@ def test_bad_input_is_one_clear_line(options: list[str], code: int, message: str
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("variable", "option", "code", "message"),
+    [
+        ("LOGRECEIVER_OUTPUT", "--table", 1, "no table in /no/where"),
+        ("LOGRECEIVER_TABLE", "--output", 78, "/no/where/.logreceiver has no store"),
+    ],
+)
+def test_an_option_goes_before_what_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, variable: str, option: str, code: int, message: str
+) -> None:
+    monkeypatch.setenv(variable, "/tmp")
+
+    ended = search(option, "/no/where", "--no-stream", code=code)
+
+    assert message in ended.stderr
+    monkeypatch.setenv("LOGRECEIVER_OUTPUT", "/tmp")
+    monkeypatch.setenv("LOGRECEIVER_TABLE", "/tmp")
+    assert "not both" in search("--no-stream", code=2).stderr
+
+
 def on_terminal(*options: str) -> bytes:
     """Run a search whose output and errors are a terminal, and return what that gets."""
     ours, theirs = pty.openpty()
