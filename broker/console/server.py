@@ -23,7 +23,7 @@ from broker.console.lines import LineFinder
 from broker.console.request import MOST_LINES, parse_line_request, parse_number
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.files import describe_os_error
+from nats_logship.app.pages import explain_bind_error
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import BrokerAway, Connection
 
@@ -97,7 +97,7 @@ class Console:
     async def run(self, ready: Callable[[str], None]) -> None:
         """Serve until cancelled; call `ready` with the URL.
 
-        Raises `ConfigurationError` for an address that is in use.
+        Raises `OperatorError` for an address that cannot be used.
         """
         runner = web.AppRunner(
             self._app(),
@@ -112,10 +112,7 @@ class Console:
             try:
                 await site.start()
             except OSError as error:
-                reason = describe_os_error(error)
-                raise ConfigurationError(
-                    f"cannot listen on {address}: {reason}; choose another --listen"
-                ) from None
+                raise explain_bind_error(address, error, "choose another --listen") from None
             port = runner.addresses[0][1]
             ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
             await self._feeds.run()

@@ -4,7 +4,9 @@ It limits clients, sizes and time, so that no client can disturb the program.
 """
 
 import asyncio
+import errno
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from nats_logship.app.address import Address
-from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import describe_os_error
 from nats_logship.app.text import printable
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _MAX_CLIENTS = 16
 _MAX_REQUEST = 8192  # bytes
 _PATIENCE = 5.0  # seconds for a client in all
+_LATER = {errno.EADDRNOTAVAIL, socket.EAI_AGAIN}
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 logger = logging.getLogger("monitoring")
 
@@ -59,6 +62,15 @@ def metrics_page(collect: "Callable[[], Iterable[Metric]]") -> Callable[[], Page
     return lambda: Page(200, generate_latest(registry), _METRICS)
 
 
+def explain_bind_error(address: Address, error: OSError, advice: str) -> OperatorError:
+    """Return why an address cannot be listened on, with what to do.
+
+    It is a `ConfigurationError`, unless this machine may have the address a little after its boot.
+    """
+    reason = f"cannot listen on {address}: {describe_os_error(error)}; {advice}"
+    return (OperatorError if error.errno in _LATER else ConfigurationError)(reason)
+
+
 @asynccontextmanager
 async def page_server(
     address: Address,
@@ -68,16 +80,14 @@ async def page_server(
 ) -> AsyncIterator[None]:
     """Serve a page for each path until the end of the block; a client has `patience` seconds.
 
-    Raises `ConfigurationError`, which names `option`, if the address cannot be used.
+    Raises `OperatorError`, which names `option`, as `explain_bind_error`.
     """
     clients: set[asyncio.StreamWriter] = set()
     serve = partial(_serve, pages, patience, clients)
     try:
         server = await asyncio.start_server(serve, address.host, address.port, limit=_MAX_REQUEST)
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {address}: {describe_os_error(error)}; check {option}"
-        ) from None
+        raise explain_bind_error(address, error, f"check {option}") from None
     port = server.sockets[0].getsockname()[1]
     logger.info("listening on http://%s", address.reached_at(port))
     try:

@@ -223,7 +223,8 @@ def remove_empty_folders(root: Path, path: str) -> None:
 def walk_files(root: Path) -> Iterator[str]:
     """Yield the paths of all regular files below a folder, relative to it; raises OSError.
 
-    Leaves out hidden files and folders, symbolic links, and folders that are deeper than ours.
+    Leaves out hidden files and folders, symbolic links, folders that are deeper than ours, and
+    `lost+found`, which only root may read, where a disk is mounted.
     """
     for folder, folders, names, opened in os.fwalk(root, onerror=_raise, follow_symlinks=False):
         below = os.path.relpath(folder, root)
@@ -238,7 +239,8 @@ def walk_files(root: Path) -> Iterator[str]:
 def _choose_folders(path: str, names: Sequence[str]) -> list[str]:
     if path.count("/") >= _DEEPEST:
         return []
-    return [name for name in names if not name.startswith(".")]
+    foreign = "lost+found" if path == "." else ""
+    return [name for name in names if not name.startswith(".") and name != foreign]
 
 
 def _raise(error: OSError) -> None:

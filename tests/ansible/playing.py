@@ -56,6 +56,8 @@ class Machines:
         if os.geteuid() != 0:
             pytest.skip("only root can mount")
         self.folder = folder
+        self.away: set[str] = set()
+        """Those that cannot be reached."""
         self._machines = names
         self.place = folder / "place"
         self.place.mkdir()
@@ -76,6 +78,9 @@ class Machines:
             name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
             for name in self._machines
         }
+        for name in self.away:  # nobody listens there
+            hosts[name] |= {"ansible_connection": "ssh", "ansible_host": "127.0.0.1"}
+            hosts[name] |= {"ansible_port": "1"}
         common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         inventory = {"all": {"hosts": hosts, "vars": common}} | {
             group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nats_logship.client.nkey import seed_of, user_key
+from tests.ansible.argument_specs import ROLES
 from tests.ansible.playing import BROKERS, Machines, done
 from tests.support.processes import installed
 
@@ -44,8 +46,19 @@ class Site(Machines):
             self._on("logship_shippers", "main", kind="host"),
         )
 
-    def receives(self, partitions: str) -> "subprocess.CompletedProcess[str]":
-        return self._plays(self._on("logs", "main", kind="receiver", partitions=partitions))
+    def receives(self, partitions: str, **given: str) -> "subprocess.CompletedProcess[str]":
+        share = {"kind": "receiver", "partitions": partitions}
+        return self._plays(self._on("logs", "main", **share, **given))
+
+    def revokes(self, host: str) -> "subprocess.CompletedProcess[str]":
+        """Play the role, and what the playbook says in the end."""
+        revoking = self._on("logship_brokers[0]", "revoke", kind="host", name=host)
+        playbook = yaml.safe_load((ROLES.parent / "revoke.yml").read_text("utf-8"))
+        return self._plays({**revoking, "tasks": [*revoking["tasks"], playbook[0]["tasks"][-1]]})
+
+    def follows(self) -> "subprocess.CompletedProcess[str]":
+        others = "logship_brokers[1:]"
+        return self._plays(self._on(others, "follow", broker="{{ inventory_hostname }}"))
 
     def share(self, broker: str) -> tuple[list[int], bool]:
         """Return the receiving machine's partitions at a broker, and whether its secret works."""
@@ -114,7 +127,23 @@ def test_without_any_copy_no_owner_of_a_credential_is_left_out(site: Site) -> No
     assert "web01 has a credential" in refused.stdout
 
 
+def test_a_broker_that_is_away_keeps_no_other_from_the_book_and_is_named(site: Site) -> None:
+    site.away = {"broker2"}
+    refused = site.revokes("web01")
+
+    assert refused.returncode != 0
+    assert "broker2 cannot be reached, and lets them in" in " ".join(refused.stdout.split())
+    assert ["web01" in site.names(broker) for broker in BROKERS] == [False, True, False]
+    site.away = {"broker1"}
+    done(site.follows())
+    site.away = set()
+    done(site.revokes("web01"))
+    assert not any("web01" in site.names(broker) for broker in BROKERS)
+
+
 def test_a_receiver_whose_partitions_change_gets_its_secret_by_the_next_run(site: Site) -> None:
+    refused = site.receives("0", name="no name")
+    assert "'no name' is not made of at most 64" in " ".join(refused.stdout.split())
     done(site.receives("1,0"))
     assert [site.share(broker) for broker in BROKERS] == [([0, 1], True)] * 3
     site.secret("logs").unlink()  # a run ended here

@@ -140,9 +140,24 @@ QUORUM = {
 }
 
 
+@pytest.mark.long
+def test_who_has_a_credential_without_an_authority_is_not_locked_out(cluster: Cluster) -> None:
+    cluster.of("broker2", "admin.toml").touch()
+    own = {"logship_broker_store": str(cluster.place)}
+    own |= {"logship_broker_admin": str(cluster.place / "admin.toml")}
+
+    refused = cluster.plays("tls", hosts="broker1", **own)
+
+    assert refused.returncode != 0
+    assert "they carry no authority" in " ".join(refused.stdout.split())
+    assert cluster.here == {}
+
+
 def test_a_member_that_is_down_is_started_where_it_makes_a_quorum(tmp_path: Path) -> None:
     role = ROLES / "logship_broker"
-    tasks = []
+    given: dict[str, Any] = {"logship_broker_settings": {"cluster_listen": "10.0.0.1:7222"}}
+    expected = {"that": "logship_broker_cluster_port == '7222'"}
+    tasks = [{"name": "port", "vars": given, "ansible.builtin.assert": expected}]
     for name, (members, others, starts) in QUORUM.items():
         given = {"logship_broker_members": [f"broker{number}" for number in range(members)]}
         given |= {"logship_broker_beside": {"results": others}}

@@ -64,6 +64,7 @@ def test_a_console_gets_what_its_variables_ask_for(tmp_path: Path) -> None:
     told = ["--inventory", "localhost,", "--extra-vars", extra]
     texts = rendered(play([*told, tmp_path / "play.yml"]))
 
+    assert all(tomllib.loads(text)["server"] == ["nats://localhost:4222"] for text in texts)
     assert [tomllib.loads(text)["console"] for text in texts] == [
         {"token_file": HANDED, "table": TABLE},
         {"token_file": "/own"},

@@ -50,6 +50,8 @@ def test_a_secret_is_for_root_or_the_broker_alone_and_is_never_shown() -> None:
         if "'--output', '-'" in str(task.get("ansible.builtin.command")):
             commands += 1
             assert task["no_log"] is True, where
+        if task.get("name") == "Install the package":
+            assert task["no_log"] == "{{ '@' in logship_install_index_url }}", where
     assert files >= 8
     assert commands
 
@@ -89,6 +91,18 @@ def test_a_console_that_runs_is_restarted_with_the_broker_of_an_upgrade() -> Non
     }
 
     assert handlers["Restart the console"]["listen"] == "Restart the broker"
+
+
+@pytest.mark.parametrize("program", ["broker", "shipper", "receiver"])
+def test_what_is_installed_is_noted_once_it_runs(program: str) -> None:
+    """A run that ends half way leaves the restart to the next one."""
+    played = [*tasks(ANSIBLE / f"roles/logship_{program}/tasks/main.yml")]
+    noted = {"name": "logship_install", "tasks_from": "note"}
+    package = (ANSIBLE / "roles/logship_install/tasks/package.yml").read_text("utf-8")
+
+    restarts = [one.get("ansible.builtin.meta") for one in played].index("flush_handlers")
+    assert [one.get("ansible.builtin.include_role") for one in played].index(noted) > restarts
+    assert 'dest: "{{ logship_install_stamp }}"' not in package
 
 
 @pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.parent.name)

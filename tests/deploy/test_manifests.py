@@ -1,6 +1,8 @@
 """Manifests and `compose.yaml` give the programs settings, ports and files that they have."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from tests.deploy.manifests import (
     render,
     render_for_docker,
 )
-from tests.deploy.pods import NODE, PODS, TAGS, Pod, make_secrets, pods_of, secret_files
+from tests.deploy.pods import BASE, NODE, PODS, TAGS, Pod, make_secrets, pods_of, secret_files
 
 ROOT = DEPLOY.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -79,6 +81,41 @@ def test_a_pod_runs_only_where_its_image_does(pod: Pod) -> None:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
     }
+
+
+def test_a_broker_may_read_back_a_large_store_and_wait_for_its_cluster() -> None:
+    (broker,) = (pod.container for pod in PODS if pod.program == "logbroker")
+    seconds = {
+        name: broker[f"{name}Probe"]["periodSeconds"] * broker[f"{name}Probe"]["failureThreshold"]
+        for name in ("startup", "liveness")
+    }
+    (service,) = (
+        one["spec"]
+        for one in BASE
+        if one["kind"] == "Service" and one["metadata"]["name"] == "logbroker"
+    )
+
+    assert seconds["startup"] >= 24 * 3600
+    assert seconds["liveness"] >= 600
+    # a full one must be reached by those who free space
+    assert service["publishNotReadyAddresses"]
+
+
+def test_credentials_that_the_volume_has_are_not_written_again(tmp_path: Path) -> None:
+    (command,) = (one["command"] for pod in PODS for one in pod.spec.get("initContainers", ()))
+    kept = tmp_path / "store/credentials.json"
+    kept.parent.mkdir()
+    paths = {"/etc/logship": str(tmp_path), "/var/lib/logbroker": str(kept.parent)}
+    given = [re.sub("|".join(paths), lambda found: paths[found[0]], one) for one in command]
+    is_written = []
+    for text in ("old", "new", "new"):
+        (tmp_path / kept.name).write_text(text)
+        subprocess.run(given, check=True)
+        is_written.append(kept.stat().st_mtime > 0)
+        assert kept.read_text() == text
+        os.utime(kept, (0, 0))
+
+    assert is_written == [True, True, False]
 
 
 def test_images_have_the_users_and_the_version_of_the_manifests() -> None:
@@ -163,6 +200,7 @@ def test_a_cluster_names_each_of_its_brokers(monkeypatch: pytest.MonkeyPatch) ->
 
     spec = broker["spec"]
     names = [f"logbroker-{number}.{spec['serviceName']}" for number in range(spec["replicas"])]
+    assert spec["minReadySeconds"] >= 30  # an update leaves replicas time to catch up
     assert settings.server_name == "logbroker-0"
     assert [route.host for route in settings.route] == names
     port = settings.listen.port

@@ -93,7 +93,7 @@ def says(program: str, *arguments: str) -> list[str]:
 def without_a_receiver() -> BrokerStatus:
     first, second = a_status().partitions
     receiver = {"running": False, "missing_seconds": 75.0}
-    gone = altered(second, partition=3, owner="central01", released=True, receiver=receiver)
+    gone = altered(second, partition=3, owner="central01:4711", released=True, receiver=receiver)
     return a_status(partitions=(first, gone), current_partitions=4)
 
 

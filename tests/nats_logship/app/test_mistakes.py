@@ -78,6 +78,16 @@ def test_a_port_in_use_is_named_once() -> None:
     )
 
 
+def test_an_address_that_the_machine_may_have_later_lets_a_service_start_again() -> None:
+    file, address = ("--file", "/absent.log"), "192.0.2.1:9464"  # RFC 5737: nobody has it
+
+    done = forks.run("logshipper", *NOBODY, *file, "--host", "web01", "--listen", address)
+
+    assert done.returncode == Exit.FAILED
+    reason = "Cannot assign requested address; check --listen"
+    assert f"cannot listen on {address}: {reason}" in done.stderr
+
+
 @pytest.mark.parametrize("module", ["broker", "shipper", "receiver"])
 def test_an_interrupt_while_a_program_starts_leaves_no_traceback(
     tmp_path: Path, module: str

@@ -1,20 +1,25 @@
 """What clients of every kind get from the small HTTP server, and what they cannot do to it."""
 
 import asyncio
+import socket
 from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from nats_logship.app.address import Address
-from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.exits import OperatorError
 from nats_logship.app.pages import Page, page_server
 from tests.support.ports import free_port
 
 
-async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigurationError, match="--listen"):
-        async with page_server(Address("192.0.2.1", 9464), {}):
-            pass
+async def test_an_address_may_come_with_the_network_and_a_port_in_use_is_a_wrong_setting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        in_use = Address("127.0.0.1", taken.getsockname()[1])
+        for address, code in ((Address("192.0.2.1", 9464), 1), (in_use, 78)):
+            with pytest.raises(OperatorError, match="check --listen") as refused:
+                async with page_server(address, {}):
+                    pass
+            assert refused.value.code == code
 
 
 @pytest.mark.parametrize(

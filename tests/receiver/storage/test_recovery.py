@@ -144,9 +144,10 @@ def test_a_store_without_its_end_is_refused(folders: PartitionFolders) -> None:
 def test_no_files_are_found_behind_a_link_or_deeper_than_ours(tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     deep = out / "/".join("d" * 100)
-    for folder in (deep, elsewhere):
+    of_the_disk = out / "lost+found"  # which only root may read
+    for folder in (deep, elsewhere, of_the_disk):
         folder.mkdir(parents=True)
-    for file in (deep / "a.log", out / "b.log", elsewhere / "c.log"):
+    for file in (deep / "a.log", out / "b.log", elsewhere / "c.log", of_the_disk / "#7"):
         file.touch()
     (out / "folder").symlink_to(elsewhere)
     (out / "file").symlink_to(elsewhere / "c.log")
