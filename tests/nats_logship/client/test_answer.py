@@ -61,6 +61,9 @@ def test_only_a_leader_with_a_majority_is_certain_of_a_stream(
         pytest.param(info(3, "n9", 0.1, 1.1), {"n9", "n0", "n1"}, set(), id="whole"),
         pytest.param(info(3, "n9", 0.1, 900), {"n9", "n0"}, set(), id="one-is-out-of-touch"),
         pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=1), {"n9", "n1"}, {"n0"}, id="one-lags"),
+        pytest.param(
+            lagging(info(3, "n9", 900, 0.1), lag=3), {"n9", "n1"}, set(), id="who-lags-is-down"
+        ),
         pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=6), {"n9", "n1"}, set(), id="by-far"),
         pytest.param(
             lagging(info(3, "n9", 0.1, 0.1), current=False), {"n9", "n1"}, {"n0"}, id="catches-up"
