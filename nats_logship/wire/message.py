@@ -310,7 +310,7 @@ def _decode_sections(text: str) -> tuple[Section, ...]:
 def _decode_section(entry: _Entry) -> Section:
     identity = entry.identity
     return Section(
-        path=_unquote(entry.file),
+        path=unquote_path(entry.file),
         span=Span(entry.id, entry.start, entry.end),
         size=entry.size,
         lines=entry.lines,
@@ -327,7 +327,7 @@ def _decode_records(value: object) -> str:
     if value == "":
         return ""
     with suppress(MalformedMessage):
-        text = _unquote(value) if isinstance(value, str) else ""
+        text = unquote_path(value) if isinstance(value, str) else ""
         if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
             return text
     return ""
@@ -417,13 +417,18 @@ def decompress(
         raise MalformedMessage(f"damaged zstd frame: {error}") from error
 
 
+def quote_path(path: str) -> str:
+    """Return a path in printable ASCII: it may hold any byte but NUL, JSON only characters."""
+    return quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN)
+
+
 @lru_cache(4096)
 def _quote(path: str) -> str:
-    # a path may hold any byte but NUL, JSON only characters
-    return json.dumps(quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN))
+    return json.dumps(quote_path(path))
 
 
-def _unquote(text: str) -> str:
+def unquote_path(text: str) -> str:
+    """Return the path of a text of `quote_path`; raises `MalformedMessage`."""
     if "%" not in text and text.isascii() and len(text) <= MAX_PATH_BYTES:
         return text
     try:

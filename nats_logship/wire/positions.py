@@ -5,28 +5,28 @@ messages that are in the stream. A snapshot saves reading all headers again, and
 which no line was shipped yet.
 """
 
-import json
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, get_args
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
+import msgspec
 import zstandard
 
 from nats_logship.wire.message import (
-    MAX_PATH_BYTES,
     Identity,
     Origin,
     Rest,
     Span,
     Unit,
     decompress,
+    quote_path,
+    unquote_path,
 )
 from nats_logship.wire.streams import STREAM
 
 _LARGE = 64 * 1024  # bytes of JSON to compress; `nats kv get` shows smaller ones
-_MAX_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
-_RESTS: tuple[Rest, ...] = get_args(Rest)
-_MAX_BYTES = 256 * 1024 * 1024  # of JSON, decompressed: a million files
+_MAX_BYTES = 64 * 1024 * 1024  # of JSON, decompressed: more than fits into a message, compressed
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class UnreadablePositions(ValueError):
@@ -51,7 +51,7 @@ class Cursor:
 class Covered:
     """The last message of the host in a stream that positions cover, and the agent that sent it."""
 
-    sequence: int
+    sequence: _Natural
     agent: str
 
 
@@ -133,12 +133,12 @@ class Positions:
 
     def encode(self) -> bytes:
         """Return the snapshot: JSON, as a zstd frame if it is large."""
-        document = {
-            "version": self.version,
-            "streams": {name: asdict(one) for name, one in self.covered.items()},
-            "files": [_encode_cursor(cursor) for cursor in self.files.values()],
-        }
-        data = json.dumps(document, separators=(",", ":")).encode()
+        document = _Document(
+            version=self.version,
+            streams=dict(self.covered),
+            files=[_encode_cursor(cursor) for cursor in self.files.values()],
+        )
+        data = msgspec.json.encode(document)
         return data if len(data) < _LARGE else zstandard.compress(data, 1)
 
     @classmethod
@@ -147,48 +147,63 @@ class Positions:
         try:
             if data.startswith(zstandard.FRAME_HEADER):
                 data = decompress(data, _MAX_BYTES)
-            document = json.loads(data)
-            cursors = map(_decode_cursor, document["files"])
-            streams = document["streams"].items()
+            document = _documents.decode(data)
+            cursors = map(_decode_cursor, document.files)
             return cls(
-                {cursor.file: cursor for cursor in cursors},
-                {s: Covered(_natural(one["sequence"]), str(one["agent"])) for s, one in streams},
-                str(document.get("version", "")),
+                {cursor.file: cursor for cursor in cursors}, document.streams, document.version
             )
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise UnreadablePositions(f"{type(error).__name__}: {error}") from error
 
 
-def _encode_cursor(cursor: Cursor) -> dict[str, str | int]:
-    return {
-        "id": cursor.file,
-        "path": cursor.path,
-        "offset": cursor.offset,
-        "identity": str(cursor.identity),
-        "seen": cursor.seen,
-        **({"ended": True} if cursor.ended else {}),
-        **({} if cursor.unit == "bytes" else {"unit": cursor.unit}),
-        **({"rest": cursor.rest} if cursor.rest else {}),
-    }
+class _Entry(msgspec.Struct, omit_defaults=True):
+    """A file as the snapshot has it; unknown fields are passed over."""
+
+    id: str
+    path: str
+    offset: _Natural
+    identity: str
+    seen: _Natural
+    ended: bool = False
+    unit: Unit = "bytes"
+    rest: Rest = ""
 
 
-def _decode_cursor(entry: Mapping[str, Any]) -> Cursor:
-    offset, path = _natural(entry["offset"]), entry["path"]
-    if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
-        raise ValueError("not the path of a file")
-    return Cursor(
-        file=Span(str(entry["id"]), 0, offset).file_id,  # checks the id as a message does
-        path=path,
-        offset=offset,
-        identity=Identity.parse(str(entry["identity"])),
-        seen=_natural(entry["seen"]),
-        ended=entry.get("ended") is True,
-        unit="entries" if entry.get("unit") == "entries" else "bytes",
-        rest=next((one for one in _RESTS if one == entry.get("rest")), ""),
+class _Document(msgspec.Struct, kw_only=True):
+    """The snapshot. A host wrote it: decoding ends at the first value of another type."""
+
+    version: str = ""
+    streams: dict[str, Covered]
+    files: list[_Entry]
+
+
+_documents = msgspec.json.Decoder(_Document)
+
+
+def _encode_cursor(cursor: Cursor) -> _Entry:
+    return _Entry(
+        id=cursor.file,
+        path=quote_path(cursor.path),
+        offset=cursor.offset,
+        identity=str(cursor.identity),
+        seen=cursor.seen,
+        ended=cursor.ended,
+        unit=cursor.unit,
+        rest=cursor.rest,
     )
 
 
-def _natural(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
-        raise ValueError(f"not a number from 0 to {_MAX_NUMBER}")
-    return value
+def _decode_cursor(entry: _Entry) -> Cursor:
+    path = unquote_path(entry.path)
+    if "\0" in path:
+        raise ValueError("not the path of a file")
+    return Cursor(
+        file=Span(entry.id, 0, entry.offset).file_id,  # checks the id as a message does
+        path=path,
+        offset=entry.offset,
+        identity=Identity.parse(entry.identity),
+        seen=entry.seen,
+        ended=entry.ended,
+        unit=entry.unit,
+        rest=entry.rest,
+    )

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import tracemalloc
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -115,6 +117,20 @@ def with_a_file(name: str, value: object) -> bytes:
 def test_anything_but_a_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(UnreadablePositions):
         Positions.decode(data)
+
+
+def test_a_snapshot_of_millions_of_values_is_refused_before_they_are_made() -> None:
+    noise = random.Random(1).randbytes(100_000).hex().encode()
+    bomb = b'{"version":"%s","streams":{},"files":[%s[]]}' % (noise, b"[]," * 8_000_000)
+    frame = zstandard.compress(bomb)
+    tracemalloc.start()
+
+    with pytest.raises(UnreadablePositions):
+        Positions.decode(frame)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * len(bomb)
 
 
 def test_only_files_neither_followed_nor_recently_read_are_forgettable() -> None:
