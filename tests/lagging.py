@@ -1,8 +1,10 @@
 """Connections to a replica that lags, and to a bucket that others write at the same time."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from nats_logship.client.answer import Rejected
+from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection, Message
 
 _DIRECT = "$JS.API.DIRECT.GET."
@@ -23,6 +25,40 @@ class Lagging(Connection):
             self.lags -= 1
             return self._then[subject]
         return await super().request(subject, *rest, **more)
+
+
+class OnReplicas(Connection):
+    """Connects to a cluster, whose next `behind` consumers are on a replica without a message."""
+
+    behind: int = 0
+    _INFO: ClassVar[dict[str, Any]] = {
+        "leader": "n1",
+        "replicas": [
+            {"name": name, "current": current, "lag": lag, "active": 100_000_000}
+            for name, current, lag in (("n2", False, 5_000), ("n3", True, 0))
+        ],
+    }
+
+    async def client(self) -> BrokerClient:
+        found = await super().client()
+        found.is_clustered = True
+        return found
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float = 10.0
+    ) -> dict[str, Any]:
+        is_create = name.startswith("CONSUMER.CREATE.")
+        is_behind = bool(is_create and self.behind)
+        if is_behind and body:
+            self.behind -= 1
+            kept = {k: v for k, v in body["config"].items() if k != "opt_start_seq"}
+            body = {**body, "config": {**kept, "deliver_policy": "new"}}
+        answer = await super().api(name, body, patience)
+        if name.startswith("STREAM.INFO."):
+            config = {**answer["config"], "num_replicas": 3}
+            return {**answer, "config": config, "cluster": self._INFO}
+        server = "n2" if is_behind else "n3"
+        return {**answer, "cluster": {"leader": server}} if is_create else answer
 
 
 class Crowded(Connection):

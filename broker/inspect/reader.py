@@ -14,7 +14,12 @@ from datetime import datetime
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import Moment
-from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.answer import (
+    ConnectionLost,
+    Rejected,
+    is_up_to_date,
+    require_certain,
+)
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import find_message, find_sequence
@@ -29,6 +34,8 @@ _EXPIRES = 4  # seconds that a pull waits for messages
 _INACTIVE = 60  # seconds without a pull after which the server deletes the consumer
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
+# seconds after which a replica in touch has stored what there was before, but not what came since
+_IN_TOUCH, _MOST_LAG = 3.0, 1_000
 logger = logging.getLogger(__name__)
 
 
@@ -76,7 +83,7 @@ class MessageReader:
         Continues through elections. Messages that are removed meanwhile are left out. Raises
         `ConnectionLost`, `Rejected`, `OperatorError`.
         """
-        end = last or 0
+        end, began = last or 0, asyncio.get_running_loop().time()
 
         async def pull_more(connection: Connection) -> list[StreamMessage]:
             nonlocal end
@@ -86,7 +93,10 @@ class MessageReader:
                 # left out, since its last message is behind the end
                 info = await connection.api(f"STREAM.INFO.{self._stream}")
                 end = int(info["state"]["last_seq"])
-            return [] if self._next > end else await self._pull(wait=0)
+            found = [] if self._next > end else await self._pull(wait=0)
+            if not found and self._next <= end:
+                await self._require_complete(began)
+            return found
 
         try:
             while found := await retry_until_answered(self._connection, pull_more, ELECTION):
@@ -101,10 +111,32 @@ class MessageReader:
 
         Raises `ConnectionLost`, `Rejected`, `OperatorError`.
         """
+        began = asyncio.get_running_loop().time()
+
+        async def ask(_: Connection) -> int:
+            waiting = await self._create()
+            await self._require_complete(began)
+            return waiting
+
         try:
-            return await self._create()
+            return await retry_until_answered(self._connection, ask, ELECTION)
         finally:
             await self.close()
+
+    async def _require_complete(self, began: float) -> None:
+        """Raise `ConnectionLost` if the server that was read may lack messages of before `began`.
+
+        The next consumer may be on another server. `began` is a time of the loop.
+        """
+        if self._reader is None or not (await self._connection.client()).is_clustered:
+            return
+        info = await self._connection.api(f"STREAM.INFO.{self._stream}")
+        require_certain(info)
+        is_old = asyncio.get_running_loop().time() > began + _IN_TOUCH
+        if not is_up_to_date(info, self._reader.server, most_lag=_MOST_LAG if is_old else 0):
+            server = self._reader.server
+            await self.close()
+            raise ConnectionLost(f"server {server} may not have all messages")
 
     async def close(self) -> None:
         """Delete the consumer; without a broker it ends by itself later."""

@@ -17,8 +17,8 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_duration
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
-from nats_logship.client.config import read_streams
+from nats_logship.client.answer import ConnectionLost, Rejected, require_certain
+from nats_logship.client.config import find_streams
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY, stream_names
 
@@ -91,8 +91,7 @@ async def read_actual(connection: Connection, desired: Topology) -> Actual:
 async def _read_stream(connection: Connection, name: str) -> Mapping[str, Any]:
     info = await connection.api(f"STREAM.INFO.{name}")
     # with a stale answer a stream could seem empty, and the number of partitions would change
-    if not is_certain(info):
-        raise ConnectionLost(f"stream {name} has no leader with a certain answer")
+    require_certain(info)
     return info
 
 
@@ -218,7 +217,8 @@ async def _provision(
         done = await set_up()
         # a restore that was interrupted may have deleted any stream, and needs a running broker
         is_set_up = await find_stream_info(connection, f"KV_{CONFIG_BUCKET}") is not None
-        count = await read_streams(connection) if is_set_up else desired.stream_count
+        # a new mirror has no number before the first copy of the other site's bucket
+        count = (await find_streams(connection) if is_set_up else None) or desired.stream_count
         infos = [await find_stream_info(connection, name) for name in stream_names(count)]
     except (ConnectionLost, Rejected) as error:
         # a reload that changes rights closes connections, also this one

@@ -102,13 +102,16 @@ def stored_sequence(answer: Mapping[str, Any]) -> int:
     return sequence
 
 
-def is_certain(info: Mapping[str, Any]) -> bool:
-    """Whether `STREAM.INFO` comes from a leader in contact with the majority of the replicas."""
-    replicas = int(info["config"].get("num_replicas") or 1)
-    if replicas == 1:
-        return True
+def require_certain(info: Mapping[str, Any]) -> None:
+    """Raise `ConnectionLost` for a `STREAM.INFO` that may be outdated.
+
+    It is certain if it comes from a leader in contact with the majority of the replicas.
+    """
+    replicas = _count_replicas(info)
     leads = bool((info.get("cluster") or {}).get("leader"))
-    return leads and 2 * (1 + len(replicas_in_touch(info))) > replicas
+    if replicas > 1 and not (leads and 2 * (1 + len(replicas_in_touch(info))) > replicas):
+        name = info["config"]["name"]
+        raise ConnectionLost(f"stream {name} has no leader in contact with most of its servers")
 
 
 def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bool:
@@ -117,7 +120,7 @@ def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bo
     Others answer as well: one that has lost contact with the leader lags, and does not know it. One
     that lags by up to `most_lag` entries counts as up to date, too.
     """
-    if int(info["config"].get("num_replicas") or 1) == 1 or server == info["cluster"]["leader"]:
+    if _count_replicas(info) == 1 or server == info["cluster"]["leader"]:
         return True
     return any(
         (most_lag or one.get("current")) and one.get("lag", 0) <= most_lag
@@ -133,3 +136,7 @@ def replicas_in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for one in (info.get("cluster") or {}).get("replicas") or ()
         if not one.get("offline") and 0 < one.get("active", 0) < _LEASE
     ]
+
+
+def _count_replicas(info: Mapping[str, Any]) -> int:
+    return int(info["config"].get("num_replicas") or 1)

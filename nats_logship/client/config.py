@@ -85,8 +85,13 @@ async def read_partitions(connection: Connection) -> Partitions | None:
 
 async def read_streams(connection: Connection) -> int:
     """Return the number of streams, by default 1; raises as `read_layout` does."""
+    return await find_streams(connection) or 1
+
+
+async def find_streams(connection: Connection) -> int | None:
+    """Return the number of streams, None if none is stored; raises as `read_layout` does."""
     entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
-    return _parse(entry, MAX_STREAMS) if entry else 1
+    return _parse(entry, MAX_STREAMS) if entry else None
 
 
 async def read_interval(connection: Connection) -> Interval:

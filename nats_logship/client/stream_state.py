@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
+from nats_logship.client.answer import Rejected, require_certain
 from nats_logship.client.connection import Connection
 from nats_logship.wire.restored import Ancestor, ancestors, is_being_restored
 from nats_logship.wire.streams import STREAM
@@ -73,10 +73,9 @@ def parse_stream_state(info: Mapping[str, Any]) -> StreamState:
     Raises `ConnectionLost` for an answer that may be outdated, since a shorter stream would look
     as if it had been rewound.
     """
-    name = info["config"]["name"]
+    require_certain(info)
     state, config, until = info["state"], info["config"], info["state"]["last_seq"] + 1
-    if not is_certain(info):
-        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
+    name = config["name"]
     if is_being_restored(config):
         raise Rejected(503, 0, f"stream {name} is being restored from a backup")
     return StreamState(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, is_certain, is_up_to_date
+from nats_logship.client.answer import is_up_to_date, require_certain
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
 from nats_logship.client.stream_state import StreamState, parse_stream_state
@@ -170,8 +170,7 @@ class MovesExaminer:
         if (found := self._infos.get((stream, host))) is None:
             request = {"subjects_filter": host_filter(host)}
             found = await self.connection.api(f"STREAM.INFO.{stream}", request)
-            if not is_certain(found):
-                raise ConnectionLost(f"stream {stream} has no leader that is sure of it")
+            require_certain(found)
             self._infos[stream, host] = found
         return found
 

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nats_logship.client.answer import ConnectionLost, is_certain, is_up_to_date
+from nats_logship.client.answer import ConnectionLost, is_up_to_date, require_certain
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
@@ -57,8 +57,7 @@ class Wake:
         if (await self.connection.client()).is_clustered:
             await asyncio.sleep(_IN_TOUCH)
         info, reader = await self.connection.api(f"STREAM.INFO.{self.stream}"), self._reader
-        if not is_certain(info):
-            raise ConnectionLost(f"stream {self.stream} has no leader that is sure of it")
+        require_certain(info)
         count = await reader.count(at_sequence(sequence))
         if not is_up_to_date(info, reader.server):
             raise ConnectionLost(f"server {reader.server} may not have all messages")

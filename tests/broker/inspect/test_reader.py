@@ -10,6 +10,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, Start, at_sequence
 from nats_logship.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish
+from tests.lagging import OnReplicas
 
 pytestmark = pytest.mark.nats
 
@@ -70,6 +71,24 @@ async def test_reading_does_not_wait_for_purged_messages(
         found += [one.sequence async for one in messages]
 
     assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
+
+
+@pytest.mark.parametrize("behind", [0, 3])
+async def test_a_replica_that_lags_is_not_taken_for_the_end_of_the_stream(
+    logs_url: str, publish: Publish, behind: int
+) -> None:
+    for _ in range(3):
+        await publish("web01", b"a\n")
+    connection = OnReplicas([logs_url], "test")
+    connection.behind = behind
+    reader = MessageReader(connection, STREAM, at_sequence(1))
+
+    found = [one.sequence async for one in reader.read_all()]
+    connection.behind = behind
+    counted = await MessageReader(connection, STREAM, at_sequence(2)).count()
+    await connection.close()
+
+    assert (found, counted) == ([1, 2, 3], 2)
 
 
 async def test_streams_are_followed_together(connection: Connection, publish: Publish) -> None:

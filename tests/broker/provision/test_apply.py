@@ -42,6 +42,17 @@ async def test_impossible_limits_are_refused_as_a_configuration_error(
         await apply(fresh, topology)
 
 
+async def test_a_mirror_of_several_streams_is_set_up_before_the_other_site_can_be_reached(
+    fresh: Connection,
+) -> None:
+    mirror = Topology(partitions=8, stream_count=3, mirror="branch")
+
+    for _ in range(2):
+        infos = await provision_alone(fresh, mirror, frozenset())
+
+        assert [info["config"]["name"] for info in infos] == ["LOGS_0", "LOGS_1", "LOGS_2"]
+
+
 async def publish(connection: Connection, hosts: str) -> None:
     for host in hosts:
         await connection.ask(f"logs.p0.{host}", b"x" * 100)

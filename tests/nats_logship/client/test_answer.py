@@ -1,6 +1,7 @@
 """Which answers are certain, and when a request is repeated."""
 
 import asyncio
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -12,8 +13,8 @@ from nats_logship.client.answer import (
     ConnectionLost,
     Denied,
     Rejected,
-    is_certain,
     is_up_to_date,
+    require_certain,
 )
 from nats_logship.client.connection import retry_until_answered
 from tests.lagging import Crowded
@@ -28,7 +29,8 @@ def info(replicas: int, leader: str, *active: float, offline: int = 0) -> dict[s
     ]
     for other in others[:offline]:
         other["offline"] = True
-    return {"config": {"num_replicas": replicas}, "cluster": {"leader": leader, "replicas": others}}
+    config = {"name": "LOGS", "num_replicas": replicas}
+    return {"config": config, "cluster": {"leader": leader, "replicas": others}}
 
 
 def lagging(found: dict[str, Any], **replica: Any) -> dict[str, Any]:
@@ -52,7 +54,8 @@ def lagging(found: dict[str, Any], **replica: Any) -> dict[str, Any]:
 def test_only_a_leader_with_a_majority_is_certain_of_a_stream(
     found: dict[str, Any], certain: bool
 ) -> None:
-    assert is_certain(found) == certain
+    with nullcontext() if certain else pytest.raises(ConnectionLost, match="LOGS has no leader"):
+        require_certain(found)
 
 
 @pytest.mark.parametrize(
