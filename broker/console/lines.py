@@ -44,7 +44,8 @@ class _Search:
     older: list[StreamRange]  # from before the table began
     history: History | None
     since: int
-    until: int
+    until: int | None
+    end: int  # of the axis
     step: int
     wanted: int
     read: int = 0
@@ -79,7 +80,7 @@ class LineFinder:
             states = await read_states(self._connection)  # later: they have all that it has
             search = await self._begin(request, states, history)
             since, step = search.since, search.step
-            axis = {"from": since // step * step, "since": since, "to": search.until, "step": step}
+            axis = {"from": since // step * step, "since": since, "to": search.end, "step": step}
             yield {"range": {name: at / 1e6 for name, at in axis.items()}, "note": note}  # in ms
             parts = [
                 self._search_streams(search, search.newer),
@@ -139,13 +140,14 @@ class LineFinder:
             oldest = await old_lines.ask(old_lines.find_begin, history) if history else None
             first = await find_first_time(self._connection, states)
             begin = min((one for one in (oldest, first) if one is not None), default=end - SECOND)
+            end = max(end, begin) if until is None else end  # our clock may be behind the broker's
         if begin > end:
             raise ValueError("since is in the future" if until is None else "until is before since")
         step = choose_step(end - begin, request.buckets)
         ends = {"since": begin if since else None, "until": until}
         ranges = [await find_range(self._connection, one, **ends) for one in states]
         older = await old_lines.ask(old_lines.leave_to_table, history, ranges) if history else []
-        return _Search(request, ranges, older, history, begin, end, step, request.most)
+        return _Search(request, ranges, older, history, begin, until, end, step, request.most)
 
     async def _search_streams(
         self, search: _Search, ranges: list[StreamRange]

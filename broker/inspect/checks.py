@@ -121,16 +121,25 @@ def _check_replicas(stream: StreamStatus) -> Graded:
 def _check_space(status: BrokerStatus) -> Graded:
     for node in status.nodes:
         yield from _check_node_space(node)
-    limits = [("the store", status.store_used, status.store_limit)]
-    limits += [(one.name, one.bytes, one.max_bytes) for one in status.streams]
-    shares = {name: used / limit for name, used, limit in limits if limit}
-    worst = max(shares.values(), default=0.0)
-    used = ", ".join(f"{share:.0%} of {name}" for name, share in shares.items()) or "no limits"
-    if status.messages and any(node.retention for node in status.nodes):
-        # received messages are purged when space is short, so only the others count
-        unreceived = min(1.0, status.behind / status.messages)
-        worst, used = worst * unreceived, f"{used}, {unreceived:.0%} of it not received"
-    yield _grade(worst, _SPACE), f"used: {used}"
+    # received messages are purged when space is short, so only the others count
+    purges = any(node.retention for node in status.nodes)
+    limits = [("the store", status.store_used, status.store_limit, status.streams)]
+    limits += [(one.name, one.bytes, one.max_bytes, (one,)) for one in status.streams]
+    worst, texts = 0.0, list[str]()
+    for name, used, limit, streams in limits:
+        if limit:
+            needed = _find_unreceived(status, streams) if purges else 1.0
+            worst = max(worst, used / limit * needed)
+            rest = f" ({needed:.0%} of it not received)" if purges else ""
+            texts.append(f"{used / limit:.0%} of {name}{rest}")
+    yield _grade(worst, _SPACE), f"used: {', '.join(texts) or 'no limits'}"
+
+
+def _find_unreceived(status: BrokerStatus, streams: Sequence[StreamStatus]) -> float:
+    """Return the share of the messages of streams that are not received."""
+    names, messages = {one.name for one in streams}, sum(one.messages for one in streams)
+    behind = sum(one.behind or 0 for one in status.partitions if one.stream in names)
+    return min(1.0, behind / messages) if messages else 0.0
 
 
 def _check_node_space(node: NodeReport) -> Graded:

@@ -215,7 +215,10 @@ async def _ask_receiver(connection: Connection, presence: str) -> dict[str, Any]
 
 
 def _describe_receiver(one: PartitionStatus, answer: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the part of a receiver's answer that is about this partition."""
+    """Return the part of a receiver's answer that is about this partition.
+
+    A receiver may answer anything; we say ourselves whether it runs, and for how long it did not.
+    """
     if one.error:
         return {"running": None, "error": one.error}
     if one.owner is None or one.released or one.moved:
@@ -223,4 +226,6 @@ def _describe_receiver(one: PartitionStatus, answer: Mapping[str, Any] | None) -
     if not one.presence or answer is None:
         return {"running": None}
     own = answer.get(str(one.partition))
-    return {"running": answer["running"]} | (own if isinstance(own, dict) else {})
+    own = dict(own) if isinstance(own, dict) else {}
+    own.pop("missing_seconds", None)
+    return {**own, "running": answer["running"]}

@@ -117,6 +117,8 @@ async def count_site_links(connection: Connection, server: str) -> int | None:
 
 
 _CREATE = "$JS.API.CONSUMER.CREATE"
+# a durable consumer keeps lines from being purged, also once its client is gone
+_NEVER_DURABLE = re.compile(r"(count|reader|shipper|wake)-.*")
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _AT_ONCE = 64  # requests under way at JetStream
@@ -164,6 +166,8 @@ def rewrite_pull_request(request: bytes) -> bytes:
     names = [config.get(field) for field in ("name", "durable_name")]
     if not all(name is None or (isinstance(name, str) and name.isprintable()) for name in names):
         raise RefusedRequest(_BAD_NAME)
+    if _matches(_NEVER_DURABLE, config.get("durable_name")):
+        raise RefusedRequest("a consumer of this name may not be durable")
     return json.dumps(body).encode()
 
 

@@ -110,8 +110,10 @@ def lines_of(consumer: str) -> str:
 
 
 def request(name: str, **more: Any) -> dict[str, Any]:
-    config = {"name": name, "durable_name": name, "ack_policy": "explicit"}
-    return {"stream_name": "LOGS", "config": {**config, "filter_subject": lines_of(name), **more}}
+    config = {"name": name, "ack_policy": "explicit", "filter_subject": lines_of(name)}
+    is_short_lived = name.startswith(("count-", "reader-", "shipper-", "wake-"))
+    kept = {"inactive_threshold": 3_600_000_000_000} if is_short_lived else {"durable_name": name}
+    return {"stream_name": "LOGS", "config": {**config, **kept, **more}}
 
 
 @dataclass

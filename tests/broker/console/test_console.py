@@ -444,7 +444,8 @@ async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_
     first = asyncio.ensure_future(anext(found))
     await asyncio.sleep(0.3)
     await publish("web01", b"line 1\n")
-    written.add(("web01", "/var/log/app.log", now, b"line 1\n"))
+    ahead = now + 5  # the broker's clock may be ahead of ours
+    written.add(("web01", "/var/log/app.log", ahead, b"line 1\n"))
     is_over.set()
     await other
     texts: list[str] = []
@@ -457,6 +458,22 @@ async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_
             texts += [one["text"] for one in lines]
 
     assert texts == ["line 0", "line 1", "line 2"]
+
+
+async def test_lines_are_found_although_all_are_newer_than_our_clock_says(
+    connection: Connection, tmp_path: Path
+) -> None:
+    written = Written(tmp_path / "table")
+    now = Fraction(to_nanoseconds(datetime.now(UTC)) - BEGAN, SECOND)  # noqa: TID251
+    written.add(("web01", "a", now + 5, b"line 0\n"), ("web01", "a", now + 6, b"line 1\n"))
+    request = LineRequest(LineFilter(), None, None, Order.NEWEST, most=100, buckets=20)
+
+    texts, counted = list[str](), 0
+    async with aclosing(LineFinder(connection, written.address).search(request)) as found:
+        while not (document := await anext(found)).get("searched"):
+            texts += [one["text"] for one in document.get("older", [])]
+            counted += sum(number for _, _, number in document.get("counts", []))
+    assert (texts, counted) == (["line 0", "line 1"], 2)
 
 
 async def test_who_does_not_read_keeps_no_other_search_of_a_table_waiting(

@@ -70,6 +70,12 @@ def _link(links: int | None) -> dict[str, Any]:
     return {"nodes": (a_node(site_remotes=1, site_links=links),)}
 
 
+def _two_streams(used: int, other: int) -> dict[str, Any]:
+    """Return a broker whose second stream has received lines only; the first has none."""
+    streams = (a_stream(bytes=used, messages=3), a_stream(name="LOGS_1", bytes=other))
+    return {"streams": streams, **_space("ok")}
+
+
 _UNREAD = {"partitions": tuple(altered(one, behind=None) for one in a_status().partitions)}
 _LAGS = altered(_FOLLOWER, current=False, lag=20)
 
@@ -93,6 +99,8 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
         ("space", {"store_used": 1900}, Grade.CRITICAL, "95% of the store"),
         ("space", {"streams": (a_stream(bytes=950, max_bytes=None),)}, Grade.OK, "30% of the"),
         ("space", {"streams": (a_stream(bytes=950),), **_space("ok")}, Grade.OK, "not received"),
+        ("space", _two_streams(800, 950), Grade.WARNING, "80% of LOGS (100% of it not received)"),
+        ("space", _two_streams(500, 950), Grade.OK, "95% of LOGS_1 (0% of it not received)"),
         ("space", {"nodes": (a_node(frozen="full"),)}, Grade.CRITICAL, "stores nothing more"),
         ("space", {"nodes": (a_node(free=9, reserve=10),)}, Grade.WARNING, "of --reserve"),
         ("space", _space("purging"), Grade.OK, ""),

@@ -145,7 +145,8 @@ async def test_a_receiver_is_asked_once_and_reported_missing_when_it_is_gone(
 
     async def answer(message: Message) -> None:
         asked.append(message.subject)
-        await receiver.publish(message.reply, b'{"0": {"gaps": 7}}')
+        lie = b'{"gaps": 7, "running": false, "missing_seconds": "x"}'
+        await receiver.publish(message.reply, b'{"0": %s}' % lie)
 
     await receiver.subscribe("logship.receiver.here", answer)
     await receiver.api("INFO")  # the subscription has reached the server
@@ -161,7 +162,7 @@ async def test_a_receiver_is_asked_once_and_reported_missing_when_it_is_gone(
 
     assert asked == ["logship.receiver.here"]
     assert [one.receiver for one in there.partitions] == [
-        {"running": True, "gaps": 7},
+        {"gaps": 7, "running": True},
         {"running": True},
     ]
     assert [one.missing_seconds for one in there.partitions] == [0, 0]

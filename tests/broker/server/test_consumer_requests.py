@@ -25,6 +25,8 @@ from nats_logship.client.connection import Connection, Message
         b'{"config": {"flow_control": true}}',
         b'{"config": {"name": "a\\u000bb"}}',
         b'{"config": {"durable_name": 1}}',
+        b'{"config": {"durable_name": "count-p2"}}',
+        b'{"config": {"name": "reader-m1-0", "durable_name": "reader-m1-0"}}',
         b'{"config": {}, "pedantic": true}',
         b'{"config": []}',
         b"[]",
