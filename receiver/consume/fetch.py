@@ -65,6 +65,11 @@ class Fetcher:
         self._was_cut = False  # by a message without headers and payload
         self._is_checked = False  # the consumer delivers payloads
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages that the consumer had left after the last delivery may still come."""
+        return self._pending > 0
+
     async def run(self) -> None:
         """Fetch until cancelled.
 
@@ -204,7 +209,8 @@ class Fetcher:
         """Pull what waits; if nothing does, what comes first within `wait` seconds.
 
         Raises `OutOfOrder` if nothing comes of the messages that the consumer had left: after a
-        reset, a pull that was given up may have taken them.
+        reset, a pull that was given up may have taken them, or the stream has them no longer. The
+        session no longer waits for them.
         """
         began = time.monotonic()
         pulled = await self._reader.pull(_PULL_MESSAGES, self._size.now, wait)
@@ -216,6 +222,7 @@ class Fetcher:
                 self._size.adapt(bytes_of(pulled.messages), took)
         elif self._pending:
             self._pending = 0
+            self.arrivals.awake()
             raise OutOfOrder("nothing came of the messages that the consumer had left")
         self._accept(pulled.messages)
         return pulled.is_cut

@@ -82,10 +82,12 @@ class PartitionReader:
                 return messages
             elif self._arrivals.is_ended:
                 break
+            else:  # what waited at the broker may be gone: then the batch must not wait for it
+                self._is_behind = self._fetcher.has_pending
         return ()
 
     def _seconds_left(self, due: float) -> float:
-        """Return for how long to wait; while messages wait at the broker, until they come."""
+        """Return for how long to wait; while messages wait at the broker, until they come or go."""
         if self._end.is_asked:
             return 0.0
         if self._is_behind or not (self.waits and self._fetcher.is_ready):

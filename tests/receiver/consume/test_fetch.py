@@ -1,6 +1,7 @@
 """The durable consumer delivers all messages in order, even if another client disturbs it."""
 
 from dataclasses import replace
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.pulling import pull
 from receiver.consume import task
-from receiver.consume.assignment import Cause
+from receiver.consume.assignment import Cause, SessionLimits
 from receiver.consume.fetch import consumer_config
 from receiver.consume.reader import PartitionReader
 from receiver.consume.task_end import TaskEnd
-from tests.receiver.partition import ONE_BATCH, Partition, blocked
+from tests.receiver.partition import ONE_BATCH, Partition, api, blocked
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -96,3 +98,29 @@ def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> 
 
         with pytest.raises(ConnectionLost, match=r"headers_only.*delete it"):
             list(reading.pull_batch())
+
+
+def test_a_batch_ends_though_the_messages_behind_it_were_removed(partition: Partition) -> None:
+    configure(partition)
+    partition.lines("web01", *(b"%1000d" % n for n in range(4)))
+    session = SessionLimits(60, 60, commit_every=0.1)
+    wanted = replace(partition.assignment(session=session), pull=2500)  # two messages
+    connection = background.connection((partition.url,))
+    end = TaskEnd(session)
+    with PartitionReader(connection, wanted, 1, "LOGS", end) as reading:
+
+        def has_pulled() -> bool:
+            state = api(partition.url, "CONSUMER.INFO.LOGS.receiver-p0")
+            return (state["delivered"]["stream_seq"], state["num_waiting"]) == (2, 0)
+
+        wait_until("the first pull has ended", has_pulled, 30)
+        api(partition.url, "STREAM.PURGE.LOGS", {"filter": "logs.p0.>"})
+        too_late = Timer(20, end.ask)
+        too_late.start()
+        batch = [delivery for pull in reading.pull_batch() for delivery, _ in pull]
+        too_late.cancel()
+
+        assert [(one.sequence, one.pending) for one in batch] == [(1, 3), (2, 2)]
+        assert not end.is_asked
+        assert partition.lines("web01", b"1\n") == 5
+        assert [one.sequence for one, _ in next(reading.pull_batch())] == [5]
