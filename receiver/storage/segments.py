@@ -2,7 +2,8 @@
 
 A segment here is a closed file: `web01.log.000001`, or the file of a past day. (Options, pages and
 messages say "closed file"; the spool's segments are others.) The stores list the segments; no
-folder is searched. Live files are never deleted.
+folder is searched. Live files are never deleted, and neither is the file of the latest day, which
+may be closed by a clock that is ahead: lines still come to it, so it is not compressed either.
 
 | limit of a receiver's files | default | checked by |
 |---|---|---|
@@ -174,14 +175,14 @@ class SegmentCleaner:
         return row._replace(live=self.policy.layout.parse(row.live).series, number=number)
 
     def _list_present(self, store: Store) -> list[SegmentRow]:
-        """Return the stored segments that exist; forget those that somebody has deleted."""
+        """Return the complete segments that exist; forget those that somebody has deleted."""
         batch = store.read_batch()
         if batch is None or self.policy.output.stat().st_ino != batch.output_inode:
             return []  # the disk of the output folder is not mounted
         present: list[SegmentRow] = []
         gone: list[str] = []
         with closing(Folders(self.policy.output)) as folders:
-            for row in store.list_stored_segments():
+            for row in store.list_complete_segments():
                 with suppress(OSError):  # that's fine: the next call tries again
                     if found := folders.find(row.path + row.compressed):
                         present.append(row._replace(size=found.st_size))

@@ -20,6 +20,10 @@ _IS_LIVE = "path NOT IN (SELECT path FROM segments)"  # a file of a day that is 
 # the column `batch` is a batch's number, the table `batch` has one row: the last stored batch;
 # a row with a higher number is of a batch that is only announced
 _IS_STORED = "batch <= (SELECT number FROM batch)"
+# a day that is only announced has no line: an undo may lead back to the day before
+_LATEST_DAY = "(SELECT coalesce(max(day), '') FROM files WHERE last_line > 0)"
+# a clock that is ahead of the broker's closes the file of the latest day, which gets more lines
+_IS_COMPLETE = f"{_IS_STORED} AND (path != live OR day < {_LATEST_DAY})"
 
 
 def _placeholders(columns: Sequence[str]) -> str:
@@ -66,6 +70,7 @@ _MERGE_SPAN = (
     "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)"
 )
 _OLD_SPAN = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
+_REOPEN_DAY = "DELETE FROM segments WHERE path = ? AND compressed = ''"
 _FORGET_DAY = (
     "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)"
 )
@@ -186,7 +191,7 @@ class Store(Database):
         A file of the latest day may get lines although it is closed: a rotation closes it by the
         clock of its machine, and lines come by the broker's.
         """
-        is_latest = "day = (SELECT max(day) FROM files)"
+        is_latest = f"day >= {_LATEST_DAY}"
         return self._files(f"({_IS_LIVE} OR {is_latest} OR batch >= ?)", first_to_undo)
 
     def list_files_with_lines(self) -> list[FileRow]:
@@ -226,9 +231,10 @@ class Store(Database):
         return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
 
     def put_files(self, files: Iterable[FileRow]) -> None:
-        """Write rows of live files, within a transaction."""
+        """Write rows of live files, within a transaction; closed days among them are open again."""
         rows = list(files)
         self.change_all(_PUT_FILE, rows)
+        self.change_all(_REOPEN_DAY, ((row.path,) for row in rows if row.day))
         self._found.update((row.path, None if row.left_in else row) for row in rows)
 
     def leave_files(self, paths: Iterable[str], batch: int) -> None:
@@ -279,9 +285,13 @@ class Store(Database):
         """Return the segments of stored batches: they are renamed, and an undo changes none."""
         return self._segments(_IS_STORED)
 
+    def list_complete_segments(self) -> list[SegmentRow]:
+        """Return the stored segments that get no more lines: all but files of the latest day."""
+        return self._segments(_IS_COMPLETE)
+
     def list_segments_to_compress(self) -> list[SegmentRow]:
-        """Return the segments of stored batches that are not compressed."""
-        return self._segments(f"compressed = '' AND {_IS_STORED}")
+        """Return the complete segments that are not compressed."""
+        return self._segments(f"compressed = '' AND {_IS_COMPLETE}")
 
     def list_segments_to_rename(self) -> list[SegmentRow]:
         """Return the segments that are only announced: their files may not be renamed yet."""

@@ -245,18 +245,29 @@ class Log:
         if not self.location.file_system.get_file_info(path).is_file:
             raise self._removed()
 
-    def checkpoint(self) -> None:
-        """Write a checkpoint if one is due, and remove old versions; raises as `append`."""
+    def checkpoint(self) -> bool:
+        """Write a checkpoint if one is due, and return whether it was; raises as `append`."""
         if self.version - self._checkpointed < _CHECKPOINT_EVERY:
-            return
+            return False
         with self._trouble():
             self.table.create_checkpoint()
             self.sync()
-            self.table.cleanup_metadata()
         self._checkpointed = self.version
+        return True
+
+    def remove_old_versions(self) -> None:
+        """Remove versions before a checkpoint that are older than two days, by our own clock.
+
+        Raises as `append`.
+        """
+        with self._trouble():
+            self.table.cleanup_metadata()
 
     def vacuum(self, hours: int) -> int:
-        """Delete files that no version of the last `hours` names, and return how many."""
+        """Delete files that no version of the last `hours` names, by our own clock.
+
+        Returns how many. Raises as `append`.
+        """
         with self._trouble():
             self.sync()  # a power loss must not bring back a version that names deleted files
             gone = self.table.vacuum(

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from nats_logship.app.faults import fault
 from receiver.table.compact import Group, find_groups
@@ -15,6 +15,8 @@ from receiver.table.parquet import File
 
 _EVERY = 60.0  # seconds
 _VACUUM_EVERY = 3600.0
+_MOST_AHEAD = timedelta(days=2)  # of the newest line's day: a clock beyond that may be wrong
+_NO_DAY = date(1970, 1, 1)  # of a table without lines: nothing is too old
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,10 @@ logger = logging.getLogger(__name__)
 class Maintenance:
     """Maintains tables; `merge` merges groups of files in Spark tasks, so many at a time.
 
-    Files are kept for `grace` after they were merged, lines for `keep` (0: for ever).
+    Files are kept for `grace` after they were merged, lines for `keep` (0: for ever). After a boot
+    the clock may be years ahead, so `keep` counts back from the newest day of `lines`, if that is
+    earlier. delta-rs measures age by the machine's clock: while that is far ahead of that day,
+    neither old versions nor old files are deleted.
     """
 
     meter: TableMeter
@@ -44,16 +49,22 @@ class Maintenance:
             await asyncio.to_thread(self._run, logs, self.clock())
 
     def _run(self, logs: Sequence[Log], now: datetime) -> None:
+        logs[0].refresh()
+        newest = max((one.day for one in logs[0].files()), default=_NO_DAY)
+        is_ahead = now.date() - newest > _MOST_AHEAD
         for log in logs:
             log.refresh()
-            self._remove_old_days(log, now)
-            log.checkpoint()
+            self._remove_old_days(log, min(now.date(), newest))
+            if log.checkpoint() and not is_ahead:
+                log.remove_old_versions()
         try:
             for log in logs if self.is_compacting else ():
                 if self._compact(log, now):
                     self._due = 0.0
         finally:  # files that cannot be merged do not keep others
-            self._vacuum(logs)
+            # only rounds that fail leave files in a table that gets no lines
+            if not is_ahead or self.meter.trouble:
+                self._vacuum(logs)
         self.meter.files = len(logs[0].files())
 
     def _vacuum(self, logs: Sequence[Log]) -> None:
@@ -65,10 +76,10 @@ class Maintenance:
             log.refresh()  # a merge that failed has forgotten what was read
             log.vacuum(-(-int(self.grace.total_seconds()) // 3600))
 
-    def _remove_old_days(self, log: Log, now: datetime) -> None:
+    def _remove_old_days(self, log: Log, today: date) -> None:
         if not self.keep:
             return
-        first = (now - self.keep).date()
+        first = today - self.keep
         if old := [one for one in log.files() if one.day < first]:
             log.remove(old)
             logger.info("removed %d files of %s from before %s", len(old), log.own.name, first)

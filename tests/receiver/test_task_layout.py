@@ -11,6 +11,7 @@ import zstandard
 
 from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.search.received import ReceivedFiles
 from receiver.storage.layout import Layout, Permissions
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import adopt
@@ -132,7 +133,7 @@ def paths(partition: Partition) -> list[str]:
 
 
 @pytest.mark.parametrize("every", [timedelta(), timedelta(days=1)], ids=["never", "daily"])
-def test_a_file_of_yesterday_is_compressed_under_its_own_name(
+def test_a_day_is_compressed_under_its_own_name_once_a_later_one_has_lines(
     daily: Partition, monkeypatch: pytest.MonkeyPatch, every: timedelta
 ) -> None:
     daily.lines("web01", b"one")
@@ -140,18 +141,27 @@ def test_a_file_of_yesterday_is_compressed_under_its_own_name(
     until = daily.receive().until
     (_, live) = paths(daily)
     now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
-
-    clean(daily, "zstd")
-    assert live in paths(daily), "no rotation was asked for yet"
-    rotated = daily.run(until, rotation=ForcedRotation.DUE)
-    clean(daily, "zstd")
-
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time_ns", lambda: now + 2 * DAY)
+        rotated = daily.run(until, rotation=ForcedRotation.DUE)
+        clean(daily, "zstd")
     assert isinstance(rotated, Done)
     assert rotated.closed == (live,)
-    assert paths(daily) == [live.partition("/")[0], f"{live}.zst"]
+
+    daily.lines("web01", b"late")  # on the same day by the broker's clock
+    late = daily.receive(until)
+    clean(daily, "zstd")
+    assert (daily.files(), late.notices) == ({live: b"one\nlate\n"}, ())
+    found = ReceivedFiles.read(daily.output, daily.state, None)
+    assert [(one.path, one.length) for one in found.parts] == [(live, 9)]
+
+    daily.lines("web01", b"next")
+    daily.move(late.until, last_time="2099-12-31T12:00:00.000Z")
+    daily.receive(late.until)
+    clean(daily, "zstd")
+    assert [*daily.files()] == [f"{live}.zst", "2099-12-31/web01.log"]
     packed = (daily.output / f"{live}.zst").read_bytes()
-    assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\nlate\n"
 
 
 def test_no_line_is_written_to_a_day_before_the_last_committed_one(daily: Partition) -> None:

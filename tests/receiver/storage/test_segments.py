@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nats_logship.app.faults import VARIABLE
 from receiver.storage import rotation
-from receiver.storage.rows import SegmentRow
+from receiver.storage.rows import FileRow, SegmentRow
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, choose_excess
 from tests.receiver.stored import add, age, begun
 from tests.support.received import read_segment
@@ -182,8 +182,37 @@ def make_day(policy: SegmentPolicy, folder: str, day: str, moment: int) -> None:
     path = f"{folder}/{day}.log"
     (policy.output / path).parent.mkdir(parents=True, exist_ok=True)
     (policy.output / path).write_bytes(b"a line\n")
+    put_day(policy, folder, day, moment)
     with begun(policy.state, policy.output) as store, store.transaction():
         store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", 1)])
+
+
+def put_day(policy: SegmentPolicy, folder: str, day: str, moment: int) -> None:
+    """Put the row of a file of a day; without a moment a batch has only announced it."""
+    row = FileRow(f"{folder}/{day}.log", "web01", "", day, last_line=moment)
+    with begun(policy.state, policy.output) as store, store.transaction():
+        store.put_files([row])
+
+
+@pytest.mark.parametrize(
+    ("compress", "limits", "suffixes"),
+    [("zstd", Limits(), [".zst"]), ("none", Limits(size=1), [])],
+    ids=["compressed", "deleted"],
+)
+def test_a_closed_day_is_compressed_and_deleted_once_a_later_day_has_lines(
+    policy: SegmentPolicy, compress: str, limits: Limits, suffixes: list[str]
+) -> None:
+    make_day(policy, "web01", "2026-11-20", NOW)
+    day = policy.output / "web01"
+    put_day(policy, "db", "2026-11-21", 0)
+
+    clean(policy, NOW + DAY, compress=compress, limits=limits)
+    assert [path.name for path in day.iterdir()] == ["2026-11-20.log"]
+
+    put_day(policy, "db", "2026-11-21", NOW + 1)
+    clean(policy, NOW + DAY, compress=compress, limits=limits)
+    left = [path.name for path in day.iterdir()] if day.exists() else []
+    assert left == [f"2026-11-20.log{suffix}" for suffix in suffixes]
 
 
 def test_nothing_is_forgotten_without_the_output(policy: SegmentPolicy, tmp_path: Path) -> None:

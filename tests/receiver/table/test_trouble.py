@@ -362,7 +362,7 @@ def test_a_merge_whose_commit_fails_does_not_end_the_writer(
     tabled.has_each_line_once()
 
 
-def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
+def test_gaps_are_merged_as_lines_are(tabled: Tabled) -> None:
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     for number in range(4):
         tabled.publish(("logs.p0.bad", b"%d" % number, bad))
@@ -373,8 +373,6 @@ def test_gaps_are_merged_and_expire_as_lines_do(tabled: Tabled) -> None:
     tabled.write(hours=30)
     assert len(DeltaTable(child).file_uris()) == 1
     assert sorted(gap["payload"] for gap in tabled.gaps()) == [b"0", b"1", b"2", b"3"]
-    tabled.write(hours=24 * 7, keep=timedelta(days=5))
-    assert tabled.gaps() == []
 
 
 def add_rows_of_another_program(lines: str) -> None:
