@@ -36,9 +36,10 @@ from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.find import resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
-from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
 from receiver.driver.from_settings import make_partition_folders
+from receiver.driver.partitions import request_partition_count
 from receiver.driver.standby import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
@@ -99,7 +100,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         layout, now = await require_layout(connection), _now()
         return [
             await propose(connection, layout.stream_of(number), number, to, now)
-            for number in settings.select_partitions(layout.partitions)
+            for number in await _select(settings, connection, layout)
         ]
 
     moves = _ask(settings, propose_all)
@@ -110,6 +111,13 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
     if not yes:
         confirm(f"Move the offset of {format_count(len(moves), 'partition')}?")
     ask_broker(settings, _PROGRAM, partial(_carry_out_all, moves))
+
+
+async def _select(
+    settings: ReceiverSettings, connection: Connection, layout: StreamLayout
+) -> tuple[int, ...]:
+    """Return the partitions that are meant, also of those that hosts have left."""
+    return settings.select_partitions(await request_partition_count(connection, layout))
 
 
 async def _carry_out_all(moves: "Sequence[Move]", connection: Connection) -> None:
@@ -135,7 +143,7 @@ def adopt(yes: bool, **options: Any) -> None:
 
     async def find_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
         layout = await require_layout(connection)
-        numbers = settings.select_partitions(layout.partitions)
+        numbers = await _select(settings, connection, layout)
         all_folders = [make_partition_folders(settings, layout, number) for number in numbers]
         return [
             (one, await _find_offset(connection, layout.stream_of(one.partition), one))

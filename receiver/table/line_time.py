@@ -112,7 +112,7 @@ def _pattern_of(before: bytes, digits: int, zone: int) -> str:
     """Return the pattern of a time with so many digits and bytes of a zone, and nothing behind."""
     fraction = rf"[.,][0-9]{{{digits}}}" if digits else ""
     zones = {0: "", 1: "Z", 5: r"[+-][0-9]{4}", 6: r"[+-][0-9]{2}:[0-9]{2}"}
-    return rf"^{re.escape(before.decode())}{_SECONDS}{fraction}{zones[zone]}(?:[^0-9.,Z+]|$)"
+    return rf"^{re.escape(before.decode())}{_SECONDS}{fraction}{zones[zone]}(?:[^0-9.,Z+-]|$)"
 
 
 def _read_shape(shape: _Shape, raw: pa.Array) -> pa.Array:

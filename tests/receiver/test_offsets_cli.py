@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from nats_logship.client.connection import Connection
 from receiver.cli import logreceiver
 from receiver.consume.claim import Claim
 from receiver.driver.standby import ReceiverPresence
+from tests.partitions import add_subjects
 from tests.receiver.partition import Partition
 from tests.support.hostile import GARBAGE, GOOD, acts_on_a_terminal
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -71,6 +74,23 @@ def test_offsets_are_shown_and_not_moved_without_a_yes(partition: Partition) -> 
     assert asked.exit_code == Exit.USAGE
     assert "nothing was changed" in asked.output
     assert partition.take_over().next == 3
+
+
+@pytest.mark.parametrize("chosen", ["5", "all"])
+def test_a_partition_that_hosts_have_left_is_moved_and_adopted(
+    partition: Partition, tmp_path: Path, chosen: str
+) -> None:
+    ask(partition.url, lambda connection: add_subjects(connection, "logs.p5.>"))
+    left = replace(partition, number=5)
+    left.lines("web01", b"1", b"2")
+    left.start()
+
+    moved = offsets(partition, "set", "--partition", chosen, "--to=1", "--yes", "--force")
+    (other := tmp_path / "other").mkdir()
+    adopted = offsets(partition, "adopt", "--partition", "5", f"--output={other}", "--yes")
+
+    assert "partition 5: from sequence 3 to 1" in moved.output
+    assert "partition 5: 0 files adopted" in adopted.output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as another user")

@@ -151,9 +151,10 @@ def test_the_time_of_a_line_does_not_depend_on_other_lines() -> None:
     at = "2026-11-20T14:03:05"
     levels = [f'{{"level":"{one}","time":"{at}Z"}}' for one in ("info", "error", "warning")]
     others = ["", "at x.y(Z.java:7)", f"{at}.25+01:00", "Nov 20 14:03:05 a b", "{"]
+    zones = [f"{at}{zone} x" for zone in ("", "Z", "+01:00", "-05:00", "-0500", ".25-05:00")]
     access = [f'{address} - [20/Nov/2026:14:03:05 +0000] "' for address in ("::1", "10.0.0.1")]
     inside = ["x" * width + f" {at}Z" for width in range(20)]
-    lines = [*levels, *others, *access, *inside] * 4
+    lines = [*levels, *others, *zones, *access, *inside] * 4
     random.Random(1).shuffle(lines)
 
     def read(*files: Sequence[str]) -> list[object]:
@@ -163,7 +164,7 @@ def test_the_time_of_a_line_does_not_depend_on_other_lines() -> None:
     alone = {line: read([line])[0] for line in lines}
     assert [alone[one] for one in others].count(None) == 3
     assert read(lines) == read(*([line] for line in lines)) == [alone[line] for line in lines]
-    assert all(alone[line] for line in (*levels, *access, *inside))
+    assert all(alone[line] for line in (*levels, *zones, *access, *inside))
 
 
 def test_times_without_a_year_are_of_the_last_year_that_has_been() -> None:
