@@ -27,7 +27,7 @@ from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
-from nats_logship.table_pieces import IS_CUT, show_rows, show_whole
+from nats_logship.table_pieces import IS_CUT, NEARBY, show_rows, show_whole
 from nats_logship.table_query import (
     COLUMNS,
     Line,
@@ -61,7 +61,6 @@ FOLDER = "logship-search-"
 """Folders of what memory cannot hold begin with it, then the process id."""
 _FETCHED = 2000  # rows at a time
 _AGAIN = 0.05  # seconds until a call is interrupted again
-_REST = 300 * 10**6  # microseconds: so much later may the rest of a record be stored
 _RECORD = "stream, sequence, file, record"
 _HAS_RECORDS = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
 Result = TypeVar("Result")
@@ -347,8 +346,8 @@ class History:
         nearby = [
             one
             for one in self._version.files
-            if one.ends >= begins - _REST
-            and one.begins <= ends + _REST
+            if one.ends >= begins - NEARBY
+            and one.begins <= ends + NEARBY
             and one.hosts[0] <= high
             and one.hosts[1] >= low
         ]

@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from threading import Event
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from nats_logship import table_steps
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.client.line_search import LineFilter
@@ -318,6 +320,101 @@ def test_a_line_that_has_no_end_is_found_in_parts(written: Written) -> None:
     found = written.find()
     assert b"".join(found) == b"".join(b"%d " % number for number in range(40))
     assert len(found) < 5
+
+
+@pytest.fixture(params=[False, True], ids=["one step", "a step for each file"])
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search all files in one step, or each by itself."""
+    if request.param:
+        monkeypatch.setattr(table_steps, "_STEP_BYTES", 1)
+
+
+@pytest.mark.usefixtures("steps")
+@pytest.mark.parametrize(
+    ("lines", "records"),
+    [(b" n%d\n", START), (b"n%d ", ""), (b" n%d ", START)],
+    ids=["no line begins a record", "no newline", "neither"],
+)
+def test_lines_that_are_stored_much_later_are_not_joined(
+    written: Written, lines: bytes, records: str
+) -> None:
+    for number in range(4):
+        written.add(("web01", "a", 200 * number, lines % number), records=records)
+    shown = [
+        (BEGAN + 200 * number * SECOND, number + 1, (lines % number).removesuffix(b"\n"))
+        for number in range(4)
+    ]
+
+    with written.open() as history:
+        for limit in (None, 9):
+            for order, expected in ((Order.OLDEST, shown), (Order.NEWEST, shown[::-1])):
+                found = history.find(Query(), limit, order)
+                assert [(one.time, one.sequence, one.line) for one in found] == expected
+        assert [one.line for one in history.find(Query(), 2)] == [shown[3][2], shown[2][2]]
+        assert history.count(Query(), 100 * SECOND) == {(time, ""): 1 for time, _, _ in shown}
+        around = history.around(next(history.find(Query(match="n1"))), 1, 1)
+        assert [one.line for one in around] == [line for _, _, line in shown[:3]]
+
+
+@pytest.mark.usefixtures("steps")
+def test_the_rest_of_a_record_is_stored_soon_after_it_began(written: Written) -> None:
+    for seconds in (0, 200, 260, 290, 350):
+        written.add(("web01", "a", seconds, b" gc %d\n at\n" % seconds), records=START)
+    written.add(("web01", "a", 400, b"1 ERROR\n"), records=START)
+    for seconds in (460, 500, 510, 560):
+        written.add(("web01", "a", seconds, b" gc %d\n" % seconds), records=START)
+
+    error = [b"1 ERROR", b" gc 460", b" gc 500"]
+    assert written.find(Query(level="error")) == written.find(Query(level="error"), 1) == error
+    alone = [[b" gc %d" % seconds, b" at"] for seconds in (0, 200, 260, 290, 350)]
+    later = [b" gc 510", b" gc 560"]
+    assert written.find() == [*(line for some in alone for line in some), *error, *later]
+    for number in range(5):
+        assert written.find(limit=number) == [line for some in alone[:number] for line in some]
+    assert written.find(Query(match="at"), 2) == alone[0] + alone[1]
+    assert written.find(limit=3, order=Order.NEWEST) == [*later[::-1], *error[::-1]]
+
+
+@pytest.mark.usefixtures("steps")
+def test_all_steps_join_the_same_rows_though_each_has_other_ones_nearby(written: Written) -> None:
+    for number, lines in enumerate((b"1 x", b"2 y\n", b" n", b"m\n")):  # 2 begins no record
+        written.add(("web01", "a", 90 * number, lines), records=START)
+
+    for limit in (None, 9):
+        assert written.find(limit=limit) == [b"1 x2 y", b" nm"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_line_is_shown_once_in_whatever_steps_files_are_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance, seconds, stored = Random(seed), 0, {"a": b"", "b": b""}
+    texts = (b" n%d\n", b" n%d\n at\n", b"%d n\n", b" at\n%d n\n", b"p%d", b" at\n%d p", b"%d\np")
+    for number in range(10):
+        some = list[tuple[str, str, int, bytes]]()
+        for _ in range(chance.randint(1, 3)):
+            seconds += chance.choice((0, 1, 30, 60, 99, 100, 101, 190, 300, 400))
+            file, text = chance.choice("ab"), chance.choice(texts)
+            lines = text % number if b"%d" in text else text
+            some.append(("web01", file, seconds, lines))
+            stored[file] += lines
+        written.add(*some, records=chance.choice((START, START, "")))
+
+    def find_all() -> list[object]:
+        with written.open() as history:
+            views = [
+                [*history.find(Query(), limit, order)] for limit in (None, 999) for order in Order
+            ]
+            hits = [*history.find(Query(match="[1-9]"), 9), *history.find(Query(match="p"), 9)]
+            return [*views, hits, history.count(Query(), SECOND)]
+
+    in_one = find_all()
+    monkeypatch.setattr(table_steps, "_STEP_BYTES", 1)
+    assert find_all() == in_one
+    for file, expected in stored.items():
+        with written.open() as history:
+            found = [*history.find(Query(LineSelection(files=(file,))), order=Order.OLDEST)]
+        assert b"".join(one.line + b"\n" * (not one.is_piece) for one in found) == expected
 
 
 def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) -> None:
