@@ -102,7 +102,7 @@ class ShippingLoop:
         self.sender.begin_session()
         cursors = self.acknowledged.positions.files.values()
         self._filter = ExpressionFilter(_rules(self._settings), cursors)
-        self._sizes = (0, 0)  # of blocks and lines, as the source gives them
+        self._sizes = (0, 0, 0)  # of blocks, lines and entries, as the source gives them
         self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
         self.acknowledged.is_unsaved = False
         self._is_behind = self._is_small = self._may_cover = False

@@ -9,9 +9,10 @@ import logging
 import random
 from collections import ChainMap, deque
 from dataclasses import replace
+from math import inf
 
 from nats_logship.app.faults import fault
-from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
+from shipper.publish.publisher import Publisher, RoundRefused, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.rate_limit import RateLimit
 from shipper.settings import ShipperSettings
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
 _LIMITED_INTERVAL = 1.0  # seconds at least between two full rounds that --max-rate holds back
 _LONGEST_PAUSE = 0.2  # seconds before the next claim: another client may publish again and again
+_REMEMBERED = 600.0  # seconds; two rounds in it without an answer are no chance
 Task = asyncio.Task[None]
 
 
@@ -50,6 +52,7 @@ class Sender:
         self._stopping = stopping
         self._size = LEAST_SIZE  # bytes of lines in a round, as the connection permits
         self._is_slow = False  # a round was too large, and rounds are still small
+        self._unanswered_at = deque[float]([-inf, -inf], 2)  # rounds, by the loop's clock
         self._read_at = deque[dict[str, int]]()  # of the blocks of each sending, by file id
 
     def change(self, settings: ShipperSettings) -> None:
@@ -82,13 +85,21 @@ class Sender:
         """Return when the oldest lines that are not acknowledged were read, by file id."""
         return dict(ChainMap(*self._read_at))
 
-    def read_sizes(self) -> tuple[int, int]:
-        """Return the bytes of the largest block and of the longest line to read."""
+    def read_sizes(self) -> tuple[int, int, int]:
+        """Return the bytes of the largest block, of the longest line, and of the longest entry.
+
+        After a round that was too large longer lines go in pieces. Longer entries of a journal are
+        cut after a second one without an answer: a broker that hangs once must not cost bytes.
+        """
         block, line = min(NEARBY_SIZE, self._most), int(self._settings.max_line)
+        entry = line
         self._is_slow &= self._size < block
-        if self._is_slow:  # longer lines go in pieces
+        if self._is_slow:
             block, line = min(block, LEAST_SIZE), min(line, LEAST_SIZE)
-        return self._publisher.limit_bytes(block), self._publisher.limit_bytes(line)
+        if self._unanswered_at[0] > asyncio.get_running_loop().time() - _REMEMBERED:
+            entry = min(entry, LEAST_SIZE)
+        limit = self._publisher.limit_bytes
+        return limit(block), limit(line), limit(entry)
 
     def send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         """Begin to publish blocks, by a task of `group`, behind those that were sent before."""
@@ -139,6 +150,8 @@ class Sender:
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
                 is_too_large = isinstance(lost, RoundTooLarge)
+                if is_too_large and not isinstance(lost, RoundRefused):
+                    self._unanswered_at.append(asyncio.get_running_loop().time())
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
             known = acknowledged.positions
             await publisher.prepare()

@@ -47,6 +47,10 @@ class RoundTooLarge(SessionLost):
     """The connection or the stream does not take the round: read the files in smaller ones."""
 
 
+class RoundRefused(RoundTooLarge):
+    """The stream refuses rounds of this size."""
+
+
 class Publisher:
     """Claims the host's subject, and stores each round once behind the claim.
 
@@ -173,7 +177,7 @@ class Publisher:
                 raise SessionLost(f"{text} ({error.description})") from None
             if error.is_too_large and size > _LEAST_SPLIT:
                 self._refused = size
-                raise RoundTooLarge(f"{error.description}: {format_size(size)}") from None
+                raise RoundRefused(f"{error.description}: {format_size(size)}") from None
             if error.is_write_under_way:  # of this round, sent before: the next try is refused
                 raise ConnectionLost(str(error)) from None
             raise

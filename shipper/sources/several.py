@@ -82,10 +82,10 @@ class Sources(Source):
         for source in self._sources:
             source.await_change()
 
-    def resize(self, block_size: int, max_line: int) -> None:
+    def resize(self, block_size: int, max_line: int, max_entry: int) -> None:
         """Resize each source."""
         for source in self._sources:
-            source.resize(block_size, max_line)
+            source.resize(block_size, max_line, max_entry)
 
     async def close(self) -> list[str]:
         """Close all sources at the same time."""

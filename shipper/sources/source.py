@@ -65,8 +65,12 @@ class Source(Protocol):
     def await_change(self) -> None:
         """Have `wake` set once something changed since the last scan or gathering."""
 
-    def resize(self, block_size: int, max_line: int) -> None:
-        """Give blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
+    def resize(self, block_size: int, max_line: int, max_entry: int) -> None:
+        """Give blocks, lines and entries of these sizes from now on, in bytes.
+
+        Longer lines come in pieces. An entry of a journal has no pieces: it is cut. Nothing may be
+        gathering.
+        """
 
     async def close(self) -> list[str]:
         """Stop, and keep for the next start what would be lost with the process.

@@ -18,8 +18,8 @@ from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.clock import Clock
 from shipper.loop import Intervals, ShippingLoop
-from shipper.publish.publisher import Publisher
-from shipper.publish.rounds import Round
+from shipper.publish.publisher import Publisher, RoundTooLarge
+from shipper.publish.rounds import LEAST_SIZE, Round
 from shipper.settings import ShipperSettings
 from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
@@ -235,6 +235,31 @@ async def test_a_backlog_keeps_to_the_rate_also_after_an_outage(
     assert broker.lines == (tmp_path / "a.log").read_bytes()
 
 
+class RefusingPublisher(AcceptingPublisher):
+    """A publisher whose broker answers all but rounds."""
+
+    async def publish(self, round_: Round) -> int:
+        raise RoundTooLarge("no answer")
+
+    async def prepare(self) -> None:
+        pass
+
+    async def open_session(self, known: Positions) -> Positions:
+        return known
+
+
+async def test_one_round_that_was_too_large_cuts_no_entry_of_a_journal(backlog: Watched) -> None:
+    shipping = loop_of(backlog, RefusingPublisher())
+    found = [shipping.sender.read_sizes()[1:]]
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+                await shipping.run(group)
+        found.append(shipping.sender.read_sizes()[1:])
+
+    assert found == [(2**20, 2**20), (LEAST_SIZE, 2**20), (LEAST_SIZE, LEAST_SIZE)]
+
+
 async def test_the_end_does_not_wait_for_the_rate(backlog: Watched) -> None:
     broker = AcceptingPublisher()
     shipping = loop_of(backlog, broker, max_rate=1024)  # the backlog would take two hours
@@ -273,10 +298,27 @@ def test_the_broker_sets_the_least_interval_of_small_rounds(
     assert interval == pytest.approx(found, abs=0.001)
 
 
-async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path: Path) -> None:
+async def test_once_reads_a_line_to_its_end_however_long_the_search_for_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = b"x" * 4_000_000 + b"\n"
+    (tmp_path / "a.log").write_bytes(line)
+    (tmp_path / "b.log").write_bytes(b"short\n")
+    follower = follower_of(tmp_path, block_size=1000, max_line=1000)
+    monkeypatch.setattr(follower, "resize", lambda *_: None)  # 64,000 bytes are searched at a time
+
+    shipped = await ship_once(follower)
+
+    assert line in shipped
+    assert len(shipped) == len(line) + len(b"short\n")
+
+
+async def test_all_but_5064_gone_files_of_a_path_are_forgotten_after_the_first_scan(
+    tmp_path: Path,
+) -> None:
     now, live = time.time_ns(), str(tmp_path / "app.log")
     identity = Identity(7, 4, "ab", 0, "")
-    known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
+    known = {f"f{n:04}": Cursor(f"f{n:04}", live, 5, identity, now + n) for n in range(5100)}
     follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=Clock())
     acknowledged = Acknowledged()
     acknowledged.positions = Positions(known)
@@ -288,4 +330,4 @@ async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path
     await follower.close()
 
     assert before.files == known
-    assert sorted(acknowledged.positions.files) == sorted(known)[-64:]
+    assert sorted(acknowledged.positions.files) == sorted(known)[-5064:]

@@ -94,6 +94,8 @@ def _format_short(fields: Fields) -> bytes:
     process = get(b"_PID", get(b"SYSLOG_PID"))
     of_process = b"" if process is None else b"[%b]" % process
     head = b"%b.%b%b%b %b%b: " % (second, moment[-6:], zone, of_host, name, of_process)
+    if b"\n" in head:  # any client may send an identifier that would begin another entry
+        head = head.replace(b"\n", b" ")
     if b"\n" in message:
         message = message.removesuffix(b"\n").replace(b"\n", b"\n" + b" " * len(head))
     return b"%b%b\n" % (head, message)

@@ -24,6 +24,9 @@ _READS = 32  # of messages, at a time: a program that writes them without an end
 _UNOPENED = "Failed to open files: "
 _ENDING = 10.0  # seconds for its end, after it has closed its output
 _KILLED = 3.0  # seconds for its end, after it was killed
+_ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_COLORS": "0"}
+# without debugging messages, and errors where they are looked for
+_ENVIRONMENT |= {"SYSTEMD_LOG_LEVEL": "info", "SYSTEMD_LOG_TARGET": "console"}
 logger = logging.getLogger(__name__)
 
 
@@ -77,7 +80,7 @@ class Run:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"},
+            env=os.environ | _ENVIRONMENT,
             start_new_session=True,
         )
         self._pipes = [one for one in (self._process.stdout, self._process.stderr) if one]

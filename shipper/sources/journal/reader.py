@@ -31,7 +31,7 @@ _SETTLED = 5.0  # seconds after which an entry that cannot be read is not still 
 _LONGEST_PAUSE = 60.0  # seconds after failures
 _WORK_SHARE, _LONGEST_WAIT = 100, 1.0  # small runs, and scans, take a hundredth of the time
 _TURN = 5.0  # seconds of a run
-_LONGEST_GATHERING = 1.0  # seconds, once there are blocks
+_LONGEST_GATHERING = 1.0  # seconds, also if all entries are left out
 _SMALL = 256 * 1024  # bytes
 
 
@@ -63,9 +63,9 @@ class JournalReader:
         self._size = 0  # bytes of lines of the present run
         self.resize(256 * 1024, 1024 * 1024)
 
-    def resize(self, block_size: int, max_line: int) -> None:
-        """Make blocks of this size, and cut entries that are longer than a line, in bytes."""
-        self._block_size, self._max_line = block_size, max_line
+    def resize(self, block_size: int, max_entry: int) -> None:
+        """Make blocks of this size, and cut longer entries, in bytes."""
+        self._block_size, self._max_entry = block_size, max_entry
 
     def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Forget what was read, and read on from these cursors."""
@@ -106,7 +106,7 @@ class JournalReader:
             size = sum(len(one.lines) for one in found)
             self._size, budget = self._size + size, budget - size
             blocks += found
-            if blocks and time.monotonic() > until:
+            if time.monotonic() > until:
                 break
         return blocks + self._pass_over_gone() + self._cover_left_out()
 
@@ -223,7 +223,7 @@ class JournalReader:
     def _take(self, reading: _Reading, entries: Iterable[JournalEntry]) -> list[Block]:
         """Return blocks of entries; ends a run that is to be repeated."""
         journal, blocks = reading.journal, list[Block]()
-        lines, size, longest, most = list[bytes](), 0, self._max_line, self._block_size
+        lines, size, longest, most = list[bytes](), 0, self._max_entry, self._block_size
         for entry in entries:
             number, mark, text = entry
             if number != journal.position:
@@ -301,7 +301,7 @@ class JournalReader:
 
     def _select(self, journal: Journal, entry: JournalEntry) -> bytes:
         """Return the lines of an entry that are shipped, and report what is not."""
-        lines, most = entry.lines, self._max_line
+        lines, most = entry.lines, self._max_entry
         if journal.was_shipped(entry.mark) or lines is None:
             return b""
         lost, name = len(lines) - most, f"entry {entry.number} of journal {journal.name}"
@@ -311,7 +311,8 @@ class JournalReader:
             self.journals.notices.append(Notice(NoticeKind.DAMAGED, journal.path, text))
         if lost <= 0:
             return lines
-        text = f"{name} is longer than --max-line; {lost} bytes are cut off"
+        text = f"{name} is longer than {most} bytes (--max-line, or what the broker takes in time)"
+        text = f"{text}; {lost} bytes are cut off"
         self.journals.notices.append(Notice(NoticeKind.CUT, journal.path, text, lost))
         return lines[: most - 1] + b"\n"
 

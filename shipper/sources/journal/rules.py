@@ -60,7 +60,8 @@ class EntryRules:
         is_root = get(b"_UID") == _ROOT
         others = (get(b"OBJECT_SYSTEMD_UNIT"), get(b"COREDUMP_UNIT")) if is_root else ()
         units = (get(b"_SYSTEMD_UNIT"), managed, *others)
-        return self._selects(get(b"PRIORITY", b""), get(b"_SYSTEMD_SLICE"), *units)
+        # any client may send a priority of megabytes, which would be remembered
+        return self._selects(get(b"PRIORITY", b"")[:2], get(b"_SYSTEMD_SLICE"), *units)
 
     @cached_property
     def _selects(self) -> Callable[..., bool]:

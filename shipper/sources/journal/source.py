@@ -76,9 +76,9 @@ class JournalSource(Source):
             asyncio.get_running_loop().remove_reader(self._awaited)
         self._awaited = None
 
-    def resize(self, block_size: int, max_line: int) -> None:
-        """Make blocks of this size, and cut entries that are longer than a line."""
-        self._reader.resize(block_size, max_line)
+    def resize(self, block_size: int, max_line: int, max_entry: int) -> None:
+        """Make blocks of this size, and cut longer entries; they are not sent in pieces."""
+        self._reader.resize(block_size, max_entry)
 
     def change(self, rules: EntryRules) -> None:
         """Use other rules from the next run of journalctl on."""

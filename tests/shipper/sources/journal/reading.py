@@ -48,7 +48,7 @@ class Reading:
         """Read all that is there; return the messages."""
         self.notices += await self.list_files()
         assert self.source is not None
-        self.source.resize(256 * 1024, self.longest)
+        self.source.resize(256 * 1024, 32 * 1024, self.longest)
         found: list[str] = []
         quiet_at = time.monotonic() + _QUIET
         while time.monotonic() < quiet_at:

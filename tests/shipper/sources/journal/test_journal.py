@@ -7,6 +7,7 @@ import shutil
 import signal
 import struct
 import time
+import tracemalloc
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -230,6 +231,39 @@ async def test_units_and_priorities_that_are_left_out_are_no_gap(
     assert not reading.gaps
     assert found == [f"entry {number:08d}" for number in expected]
     assert list(reading.files.values()) == [6]
+
+
+def test_a_priority_of_any_length_is_not_remembered() -> None:
+    rules = EntryRules(units=("a.service",))
+    tracemalloc.start()
+
+    for number in range(200):
+        fields = {b"PRIORITY": b"6" * 2**20 + b"%d" % number, b"_SYSTEMD_UNIT": b"b.service"}
+        assert not rules.select(fields)
+
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert size < 10 * 2**20
+    assert not EntryRules(least=6).select({b"PRIORITY": b"66"})
+
+
+async def test_entries_that_are_left_out_keep_no_other_source_waiting(
+    journal: JournalWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.write(1000, _SYSTEMD_UNIT="a.service")
+    monkeypatch.setattr(reader, "_LONGEST_GATHERING", 0.0)
+    monkeypatch.setattr(reader, "_READ", 8192)
+    reads, read = list[int](), process.Run.read
+    monkeypatch.setattr(process.Run, "read", lambda *given: reads.append(1) or read(*given))
+    reading = Reading(tmp_path, rules=EntryRules(units=("b.service",)))
+    await reading.list_files()  # reads the names of units
+    reads.clear()
+
+    assert await reading.gather() == []
+
+    assert len(reads) == 1
+    assert await reading.read() == []
+    assert list(reading.files.values()) == [1001]
 
 
 @pytest.mark.parametrize(
@@ -471,8 +505,13 @@ def need_new_journalctl(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [break_file, need_new_journalctl])
 async def test_a_file_that_journalctl_cannot_open_is_a_gap_and_later_ones_are_read(
-    journal: JournalWriter, reading: Reading, spoil: Callable[[Path], None]
+    journal: JournalWriter,
+    reading: Reading,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[Path], None],
 ) -> None:
+    monkeypatch.setenv("SYSTEMD_LOG_LEVEL", "debug")
+    monkeypatch.setenv("SYSTEMD_LOG_TARGET", "null")
     path, entries = journal.archive()
     spoil(path)
     expected = [f"entry {entries.stop - 1:08d}", *journal.write(3)]
