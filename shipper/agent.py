@@ -275,8 +275,10 @@ class Agent:
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:
             raise OperatorError("with --once settings are not read again")
-        reloading = asyncio.to_thread(reload, self._settings, settings, self._inputs)
-        self._settings, changes = await reloading
+        follows = self._files is not None
+        self._settings, changes = await asyncio.to_thread(
+            reload, self._settings, settings, self._inputs, follows=follows
+        )
         log_to_stderr(self._settings)
         self._loop.change(self._settings)
         rules = self._settings.record_rules

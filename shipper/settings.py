@@ -308,11 +308,12 @@ _RELOADABLE = {
 
 
 def reload(
-    old: ShipperSettings, new: ShipperSettings, inputs: Collection[str]
+    old: ShipperSettings, new: ShipperSettings, inputs: Collection[str], *, follows: bool
 ) -> tuple[ShipperSettings, str]:
     """Return the settings after a reload, and a line about the changes.
 
-    `inputs` are the standard input and pipes that are read, which stay as they are.
+    `inputs` are the standard input and pipes that are read, which stay as they are. An agent that
+    `follows` no files at its start follows none after a reload.
     """
-    has_changed = set(inputs) != set(find_inputs(new.file)) | (set(inputs) & set(new.file))
-    return merge_reloaded(old, new, _RELOADABLE - ({"file"} if has_changed else set()))
+    stay = set(inputs) == set(find_inputs(new.file)) | (set(inputs) & set(new.file))
+    return merge_reloaded(old, new, _RELOADABLE - (set() if follows and stay else {"file"}))

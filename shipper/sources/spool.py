@@ -87,13 +87,12 @@ class Spool(Source):
     def begin(self) -> bool:
         """Take over the files that no other process holds, and begin to copy.
 
-        Returns False, and does nothing, while another process reads the same pipe. Raises OSError.
+        Returns False, and does nothing, while another process reads the same pipe. Raises OSError;
+        may then be tried again.
         """
         if self._input.is_kept and not self._folder.lock_input():
             self._obstacle = f"another shipper on this machine reads {self._input.path}"
             return False
-        self._obstacle = ""
-        self._input.open()
         for number, id_, segments in self._folder.take_over():
             self._number = number
             if segments:
@@ -102,6 +101,8 @@ class Spool(Source):
         goes_on = self._input.is_kept and not self._folder.has_rebooted
         for file in self._files[: -1 if goes_on else None]:
             file.is_closed = True
+        self._input.open()  # last, so that it is not open twice if anything fails
+        self._note_obstacle("")
         self._thread.start()
         return True
 
@@ -198,7 +199,7 @@ class Spool(Source):
         if self._has_news:
             self.wake.set()
 
-    def resize(self, block_size: int, max_line: int) -> None:
+    def resize(self, block_size: int, max_line: int, max_entry: int) -> None:
         """Give blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._sizes = block_size, max_line
 

@@ -54,17 +54,23 @@ class SpoolFolder:
         self.path = home.path
         self.has_rebooted = False
         """Whether the machine has booted since the input was locked before."""
+        self._is_locked = False
 
     def lock_input(self) -> bool:
         """Hold the input until the process ends; return False while another process does."""
+        if self._is_locked:  # another descriptor of this process would not get the lock
+            return True
         descriptor = self._home.open(f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        if not try_lock(descriptor):
-            os.close(descriptor)
-            return False
-        boot = _BOOT.read_bytes()
-        self.has_rebooted = os.pread(descriptor, len(boot), 0) != boot
-        os.pwrite(descriptor, boot, 0)
-        return True
+        try:
+            if try_lock(descriptor):
+                boot = _BOOT.read_bytes()
+                self.has_rebooted = os.pread(descriptor, len(boot), 0) != boot
+                os.pwrite(descriptor, boot, 0)
+                self._is_locked = True
+        finally:
+            if not self._is_locked:
+                os.close(descriptor)
+        return self._is_locked
 
     def take_over(self) -> Iterator[tuple[int, str, list[Segment]]]:
         """Yield the number, the id and the segments of each file, and lock them; the oldest first.
@@ -76,10 +82,12 @@ class SpoolFolder:
             try:
                 for _, _, start, name in found:
                     segments.append(self._open(name, start))
-            except BlockingIOError:
+            except OSError as error:
                 for one in segments:
                     os.close(one.descriptor)
                 segments = []
+                if not isinstance(error, BlockingIOError):
+                    raise
             yield number, file, segments
 
     def _list(self) -> list[tuple[int, str, int, str]]:

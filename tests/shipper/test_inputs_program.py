@@ -594,7 +594,7 @@ def test_a_reload_changes_files_and_names_inputs_that_need_a_restart(pipe: Path)
     names = [("-", "a.log"), ("-", "b.log"), ("-", "b.log", str(pipe)), ("b.log",)]
     first, files, more, fewer = (ShipperSettings(file=one) for one in names)
 
-    assert reload(first, files, {"-": "-"})[1] == "changed: file"
-    for other in (more, fewer):
-        settings, changes = reload(first, other, {"-": "-"})
+    assert reload(first, files, {"-": "-"}, follows=True)[1] == "changed: file"
+    for other, follows in ((more, True), (fewer, True), (files, False)):
+        settings, changes = reload(first, other, {"-": "-"}, follows=follows)
         assert (settings.file, changes) == (names[0], "nothing to change; needs a restart: file")

@@ -124,6 +124,12 @@ class FollowedFile(NamedTuple):
         return self.readable_since is None and not self.unfinished and self.refused_at is None
 
     @property
+    def is_partly_searched(self) -> bool:
+        """Whether the end of an over-long record was searched in a part of what can be read."""
+        is_searched = self.progress.searched is not None and not self.problem
+        return is_searched and self.readable_since is not None
+
+    @property
     def is_rotated(self) -> bool:
         """Whether the file is not at its live path any more; a link may show it at another one.
 
@@ -141,6 +147,7 @@ class FollowedFile(NamedTuple):
     def describe(self, now: Now, limits: ReadLimits) -> SourceState:
         """Return what others see of it."""
         since = self.readable_since
+        is_held = self.holds_lines or self.is_partly_searched
         return SourceState(
             file=self.file,
             path=self.path,
@@ -150,7 +157,7 @@ class FollowedFile(NamedTuple):
             readable_since=None if since is None else now.date(since),
             unfinished=self.unfinished,
             problem=self.problem,
-            is_awaited=self.holds_lines or self.is_waited_for(now, limits),
+            is_awaited=is_held or self.is_waited_for(now, limits),
             inode=self.entry.key.inode,
         )
 

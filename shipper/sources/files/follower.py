@@ -233,7 +233,7 @@ class Follower(Source):
             self._limits, grace=int(grace * _SECOND), hold=int(hold * _SECOND), records=records
         )
 
-    def resize(self, block_size: int, max_line: int) -> None:
+    def resize(self, block_size: int, max_line: int, max_entry: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._limits = self._reader.limits = replace(
             self._limits, block_size=block_size, max_line=max_line

@@ -42,12 +42,18 @@ class Gathering:
         self._is_only = is_only
         self._queue: dict[str, None] = {}  # chains that may have something to read
         self._last: FileKey | None = None  # the file that was read last
+        self._is_searching = False  # the last gathering left a search for the end of a record
         self._held: set[FileKey] = set()  # files whose last record was waited for when read last
         self._holes: Counter[FileKey] = Counter()  # bytes since the last scan
 
     @property
     def record_due_in(self) -> float:
-        """The seconds until a record is waited for no longer; infinite without such a record."""
+        """The seconds until a record is waited for no longer; infinite without such a record.
+
+        0 while the end of one is searched.
+        """
+        if self._is_searching:
+            return 0.0
         timeout = self._reader.limits.records.timeout
         held = (file for key in self._held if (file := self._files.get(key)) and file.holds_lines)
         left = (file.grown_at + timeout - self._clock.steady() for file in held)
@@ -88,9 +94,14 @@ class Gathering:
         self._last = max(inside)[1] if inside else None
 
     def gather(self, budget: int) -> list[Block]:
-        """Return about `budget` bytes of lines, the oldest file of each chain first."""
+        """Return about `budget` bytes of lines, the oldest file of each chain first.
+
+        May return none while it searches the end of an over-long record: that may take long, and
+        files and other sources change meanwhile. The next gathering goes on.
+        """
         blocks: list[Block] = []
-        while (budget > 0 or not blocks) and len(blocks) < _MOST_BLOCKS:
+        self._is_searching = False
+        while (budget > 0 or not (blocks or self._is_searching)) and len(blocks) < _MOST_BLOCKS:
             if not (files := self._open(self._choose())):
                 break
             share = max(min(_LEAST_SHARE, self._reader.limits.block_size), budget // len(files))
@@ -98,7 +109,9 @@ class Gathering:
                 reading = self._read(file, share)
                 budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)
-                if budget <= 0 or self._files[file.entry.key].progress.in_line:
+                after = self._files[file.entry.key]
+                self._is_searching |= after.is_partly_searched
+                if budget <= 0 or after.progress.in_line:
                     break
         return blocks
 

@@ -145,15 +145,21 @@ class Listing:
         return real or "/"
 
     def expand_patterns(self, live_paths: Container[str]) -> dict[str, list[str]]:
-        """Return the paths that each pattern shows; a path that exists is that path."""
+        """Return the paths that each pattern shows.
+
+        A path that exists is that path. One with a star is a glob as well: a stray file named
+        `*.log` must not hide the others.
+        """
         found: dict[str, list[str]] = {}
         for pattern in self._selection.patterns:
-            if pattern in live_paths or os.path.lexists(pattern):
+            is_path = pattern in live_paths or os.path.lexists(pattern)
+            if is_path:
                 self.folders[os.path.dirname(pattern)] = None  # noqa: PTH120 - a path of any bytes
                 is_allowed = self._begin(pattern, pattern)
                 found[pattern] = self._without_excluded([pattern] if is_allowed else [])
-            else:
-                found |= {one: self._expand_glob(one) for one in paths.expand_braces(pattern)}
+            if not is_path or "*" in pattern or "?" in pattern:
+                for one in paths.expand_braces(pattern):
+                    found[one] = sorted({*found.get(one, ()), *self._expand_glob(one)})
         return found
 
     def _expand_glob(self, pattern: str) -> list[str]:

@@ -20,6 +20,8 @@ _CLOCK_SLACK = 20_000_000
 _LONGEST_KEPT = 7 * 86_400 * 1_000_000_000
 """Nanoseconds for which a file that is gone is remembered."""
 _MOST_BY_PATH = 64
+_MOST_ROTATED = 5000
+"""Files beyond those 64 of each path that are kept: a file keeps its path when it is rotated."""
 _MOST_DELETED = 200
 """Deleted files that are remembered, whose compressed copies may come later."""
 _MOST_ENDED = 1000
@@ -33,14 +35,15 @@ def find_forgettable(
     deleted: Collection[str] = (),
     seen: Mapping[str, int] | None = None,
 ) -> list[Cursor]:
-    """Return those not read for 7 days and, of one path, all but the 64 that were read last.
+    """Return those not read for 7 days, and those that are too many.
 
     `now` is in nanoseconds since the epoch. They may be forgotten once their file is gone: the
     stream, which is kept for a day, could not bring them back. `seen` are the times at which files
     may have been there last, by id: of those not read for longer, 5000 are kept for 7 days after
-    that as well, so that a folder that is not mounted for a while loses nothing by it. A node may
-    have thousands of pods a day: only the last 200 of the `deleted` files, whose ids are given
-    oldest first, are kept.
+    that as well, so that a folder that is not mounted for a while loses nothing by it. The others
+    are kept if they are among the 64 of their path that were read last, and 5000 more of all paths:
+    there may be a week of rotated files. A node may have thousands of pods a day: only the last 200
+    of the `deleted` files, whose ids are given oldest first, are kept.
     """
     by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
     for cursor in cursors:
@@ -48,17 +51,21 @@ def find_forgettable(
     there, long_deleted = seen or {}, set(islice(deleted, max(0, len(deleted) - _MOST_DELETED)))
     found: list[Cursor] = []
     unread: list[Cursor] = []
+    rotated: list[Cursor] = []
     for same in by_path.values():
         same.sort(key=lambda cursor: cursor.seen, reverse=True)
-        found += same[_MOST_BY_PATH:]
-        for one in same[:_MOST_BY_PATH]:
+        for number, one in enumerate(same):
             is_unseen = now - max(one.seen, there.get(one.file, 0)) > _LONGEST_KEPT
             if is_unseen or one.file in long_deleted:
                 found.append(one)
             elif now - one.seen > _LONGEST_KEPT:
                 unread.append(one)
-    unread.sort(key=lambda cursor: cursor.seen, reverse=True)
-    return found + unread[_MOST_UNREAD:]
+            elif number >= _MOST_BY_PATH:
+                rotated.append(one)
+    for many, most in ((unread, _MOST_UNREAD), (rotated, _MOST_ROTATED)):
+        many.sort(key=lambda cursor: cursor.seen, reverse=True)
+        found += many[most:]
+    return found
 
 
 class Memory:

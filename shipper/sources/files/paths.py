@@ -126,8 +126,8 @@ def _name(part: str, visible: str) -> str:
         if token == "*":
             pieces.append("")
         elif len(token) > 1:
-            one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token)).removesuffix(r"\Z")
-            pieces[-1] += f"(?!/){one_of}"
+            one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token))
+            pieces[-1] += "(?!/)" + re.sub(r"\\[zZ]$", "", one_of)  # \z since Python 3.14
         else:
             pieces[-1] += "[^/]" if token == "?" else re.escape(token)
     return (visible if has_magic(part[:1]) else "") + _starred(pieces, "[^/]")

@@ -25,7 +25,8 @@ _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a
 _LEAST_BUFFER = 16 * 1024  # bytes
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
-_MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
+_MOST_SEARCHED = 16 * 1024 * 1024  # bytes at a time: an endless line keeps nothing else waiting
+_MOST_BLOCKS = 64  # that are searched at a time
 
 
 def most_open_files() -> int:
@@ -223,7 +224,8 @@ class FileReader:
             unfinished = len(reading.run) + reading.unfinished
             return replace(held, unfinished=unfinished, holds_lines=b"\n" in reading.run)
         read, cutter = partial(os.pread, self._open[file.entry.key]), self._cutter_of(file)
-        has_end, reached, found = cutter.search_end(read, reading, _MOST_SEARCHED)
+        blocks = max(1, min(_MOST_BLOCKS, _MOST_SEARCHED // cutter.block_size))
+        has_end, reached, found = cutter.search_end(read, reading, blocks)
         if has_end:
             return reading
         unfinished = reached - file.offset

@@ -19,7 +19,7 @@ from shipper.sources.block import Block
 from shipper.sources.files.records import RecordRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
-from tests.shipper.shipped import contents
+from tests.shipper.shipped import contents, origins
 from tests.shipper.sources.files.conftest import MakeHost
 
 DAY = 86_400 * SECOND
@@ -94,6 +94,31 @@ async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiti
     assert await host.ship() == b""
     host.later += 6 * SECOND
     assert await host.ship() == b"b" * 1000
+
+
+async def test_an_endless_line_is_searched_in_parts_and_other_files_are_read_between(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1_000_000)
+    host.write("b.log", b"first\n")
+    assert await host.ship() == b"first\n"
+
+    for _ in range(10):
+        assert await host.follower.gather(10_000) == []
+        assert host.follower.poll_in == 0
+    host.write("b.log", b"meanwhile\n")
+    for _ in range(2):
+        host.blocks += await host.follower.gather(10_000)
+    assert host.shipped == b"first\nmeanwhile\n"
+    host.write("a.log", b"\n")
+    while not (blocks := await host.follower.gather(10_000)):
+        assert host.follower.poll_in == 0
+    host.blocks += blocks
+    await host.gather()
+
+    assert host.shipped == b"first\nmeanwhile\n" + b"a" * 1_000_000 + b"\n"
+    assert host.follower.poll_in > 0
 
 
 async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
@@ -371,6 +396,67 @@ async def test_a_position_is_forgotten_if_its_file_was_gone_for_7_days_of_the_st
     await acknowledged.forget_gone(host.follower, host.clock())
 
     assert bool(acknowledged.positions.files) == is_kept
+
+
+async def rotate_100_times(host: Host) -> Acknowledged:
+    """Rotate logs/app.log after each of 100 lines; return the positions, all lines being stored."""
+    acknowledged = Acknowledged(host.steady)
+    host.follower.stored = acknowledged.position
+    (host.folder / "logs").mkdir()
+    for number in range(100):
+        host.write("logs/app.log", b"%d\n" % number)
+        await host.ship()
+        host.move("logs/app.log", f"logs/app.log.{100 - number}")
+    for origin in origins(host.blocks):
+        acknowledged.advance(origin, 1, "LOGS")
+    return acknowledged
+
+
+async def restart(host: Host, acknowledged: Acknowledged) -> None:
+    await host.follower.close()
+    host.follower = host.start(list(acknowledged.positions.files.values()))
+    host.follower.stored = acknowledged.position
+
+
+async def scan_for_a_minute(host: Host, acknowledged: Acknowledged) -> None:
+    for _ in range(2):
+        await host.scan()
+        acknowledged.add_found(host.follower)
+        await acknowledged.forget_gone(host.follower, host.clock())
+        host.later += 60 * SECOND
+
+
+async def test_rotated_files_that_are_not_selected_for_a_while_are_not_shipped_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("logs/app.log*")
+    acknowledged = await rotate_100_times(host)
+    await host.retarget("other.log")
+    await scan_for_a_minute(host, acknowledged)
+    await host.retarget("logs/app.log*")
+
+    assert await host.ship() == b""
+    acknowledged.add_found(host.follower)
+    await restart(host, acknowledged)
+    assert await host.ship() == b""
+    assert len(host.follower.files()) == 100
+
+
+async def test_rotated_files_whose_disk_is_mounted_late_are_not_shipped_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("logs/app.log*")
+    acknowledged = await rotate_100_times(host)
+    await restart(host, acknowledged)
+    host.move("logs", "unmounted")
+    await scan_for_a_minute(host, acknowledged)
+    host.move("unmounted", "logs")
+
+    assert await host.ship() == b""
+    acknowledged.add_found(host.follower)
+    await restart(host, acknowledged)
+    assert await host.ship() == b""
+    assert len(host.follower.files()) == 100
 
 
 async def test_an_agent_that_often_restarts_keeps_a_bounded_number_of_old_positions(

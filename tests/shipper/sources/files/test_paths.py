@@ -1,5 +1,6 @@
 """What a glob names, what an exclusion covers, and the names that rotation gives."""
 
+import fnmatch
 import os
 import re
 from pathlib import Path
@@ -122,6 +123,20 @@ def test_no_name_of_a_file_takes_long_to_match_with_a_glob_of_many_stars(
 )
 def test_an_exclusion_covers_what_it_names_and_all_beneath(glob: str, path: str, out: bool) -> None:
     assert Selection.of(["/**"], [glob]).excludes(path) is out
+
+
+@pytest.mark.parametrize("end", [r"\Z", r"\z"])
+def test_brackets_match_whichever_end_python_gives_expressions(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    translate = fnmatch.translate
+    monkeypatch.setattr(fnmatch, "translate", lambda glob: f"{translate(glob)[:-2]}{end}")
+
+    glob = pattern_of.__wrapped__("/l/app[12].log", excludes=True)
+
+    assert [name for name in ("/l/app1.log", "/l/app3.log") if glob.fullmatch(name)] == [
+        "/l/app1.log"
+    ]
 
 
 def test_alternatives_may_be_whole_paths() -> None:

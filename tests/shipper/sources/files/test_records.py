@@ -79,7 +79,7 @@ async def test_pieces_of_a_long_record_follow_one_another_also_after_a_restart(
     names = ("a.log", "b.log", "c.log")
     for kill in range(1, 12):
         host = make_host(*(f"{kill}{name}" for name in names), records=rules, block_size=100)
-        host.follower.resize(100, 120)
+        host.follower.resize(100, 120, 120)
         for name in names:
             host.write(f"{kill}{name}", long + long)
         await host.scan()
@@ -87,7 +87,7 @@ async def test_pieces_of_a_long_record_follow_one_another_also_after_a_restart(
             host.blocks += await host.follower.gather(1)
         del host.blocks[kill:]
         await host.restart()
-        host.follower.resize(100, 120)
+        host.follower.resize(100, 120, 120)
         await host.ship()
         host.later += 3 * SECOND
         await host.ship()
@@ -107,7 +107,7 @@ async def test_nothing_comes_between_the_pieces_of_a_line_whose_record_may_go_on
     for kill in range(1, 12):
         own = [f"{kill}{name}" for name in names]
         host = make_host(*own, f"{kill}d.log", records=RULES, block_size=100)
-        host.follower.resize(100, 100)
+        host.follower.resize(100, 100, 100)
         for name in own:
             host.write(name, line)
         await host.ship()
@@ -115,7 +115,7 @@ async def test_nothing_comes_between_the_pieces_of_a_line_whose_record_may_go_on
         while len(host.blocks) < kill:
             host.blocks += await host.follower.gather(1)
         await host.restart()
-        host.follower.resize(100, 100)
+        host.follower.resize(100, 100, 100)
         host.write(f"{kill}d.log", TWO + ONE)
         await host.ship()
         host.later += 2 * SECOND
@@ -151,7 +151,7 @@ async def test_nothing_comes_between_the_pieces_of_a_line_whose_file_is_truncate
     for kill in range(1, 8):
         own = f"{kill}a.log"
         host = make_host(own, f"{kill}b.log", block_size=100)
-        host.follower.resize(100, 100)
+        host.follower.resize(100, 100, 100)
         host.write(own, line)
         host.write(f"{kill}b.log", line)
         await host.scan()
@@ -182,7 +182,7 @@ async def test_a_long_record_of_one_of_two_files_waits_until_it_has_ended(
     make_host: MakeHost,
 ) -> None:
     host = make_host("a.log", "b.log", records=RecordRules("start:^[0-9]", "", 2 * SECOND, 1000))
-    host.follower.resize(100, 120)
+    host.follower.resize(100, 120, 120)
     host.write("a.log", b"1 first\n" + b" next line\n" * 40)
     host.write("b.log", TWO + ONE)
 

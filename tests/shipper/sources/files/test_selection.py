@@ -95,7 +95,7 @@ async def test_another_selection_keeps_what_it_shows_and_begins_new_files_at_the
     assert host.reported(NoticeKind.GONE) == []
 
 
-@pytest.mark.parametrize("name", ["app[1].log", "app{1,2}.log", "a*.log", "app?.log"])
+@pytest.mark.parametrize("name", ["app[1].log", "app{1,2}.log"])
 async def test_a_path_that_exists_is_that_path_through_rotations_and_restarts(
     make_host: MakeHost, name: str
 ) -> None:
@@ -118,6 +118,22 @@ async def test_a_path_that_exists_is_that_path_through_rotations_and_restarts(
     assert await host.ship() == b""
     host.write(name, b"3\n")
     assert await host.ship() == b"3\n"
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "?.log", "{*,x}.log", "**"])
+async def test_a_stray_file_with_the_name_of_a_glob_hides_no_other(
+    make_host: MakeHost, pattern: str
+) -> None:
+    host = make_host(pattern)
+    make(host, "a.log")
+    await host.ship()
+    host.write(pattern, b"stray\n")
+    await host.ship()
+
+    host.move("a.log", "a.log.1")
+    host.write("a.log", b"new\n")
+
+    assert b"new\n" in await host.ship()
 
 
 async def test_braces_stand_for_alternatives_each_of_which_is_missed(make_host: MakeHost) -> None:
