@@ -81,7 +81,8 @@ class TableSettings(SparkSettings):
     )
     once: bool = Field(False, description="Write the lines that wait, then exit 0.")
     keep: Annotated[Duration, AfterValidator(_check_keep)] = Field(
-        timedelta(0), description="How long lines are kept, in whole days: 90d; 0 keeps all."
+        timedelta(0),
+        description="Remove lines so many whole days older than the newest: 90d; 0 keeps all.",
     )
     readers_grace: Annotated[Duration, AfterValidator(_check_grace)] = Field(
         timedelta(hours=24),

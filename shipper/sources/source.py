@@ -59,7 +59,8 @@ class Source(Protocol):
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that can be read now, and read on behind them.
 
-        Empty if there is nothing to read. The pieces of an over-long line follow one another.
+        Empty if there is nothing to read, or while the end of an over-long line is searched. The
+        pieces of such a line follow one another.
         """
 
     def await_change(self) -> None:
