@@ -75,7 +75,7 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_days(logs: tuple[Lo
         assert [days_of(log) for log in logs] == [days[-6:]] * 2, now
 
 
-def test_gaps_end_by_the_days_of_lines_and_stay_without_lines(logs: tuple[Log, Log]) -> None:
+def test_gaps_end_by_the_days_of_lines_and_are_kept_without_lines(logs: tuple[Log, Log]) -> None:
     lines, gaps = logs
     add_days(gaps, NOON.date(), (NOON + FAR).date())  # of a wrong clock
 
