@@ -22,7 +22,7 @@ from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine
 from receiver.storage.recovery import find_first_to_undo, make_empty_batch, recover
 from receiver.storage.rotation import Calendar, load_zone
-from receiver.storage.rows import UNKNOWN, StoredBatch
+from receiver.storage.rows import UNKNOWN, StoredBatch, inode_of
 from receiver.storage.spans import StoredSpanEnds, take_over_files
 from receiver.storage.store import Store, make_store_path
 from receiver.storage.surplus import Surplus
@@ -71,7 +71,7 @@ class OpenPartition:
     def _make_store(self) -> Store:
         path, template = self.partition_folders.store_path, self.partition_folders.template
         with closing(Store.create(path)) as store, store.transaction():
-            inode = self._destination.output.stat().st_ino
+            inode = inode_of(self._destination.output.stat())
             store.put_batch(make_empty_batch(0, self._offset, store.inode, inode, template))
         return Store(path)
 

@@ -19,7 +19,7 @@ from receiver.storage.damage import Damaged
 from receiver.storage.folders import Folders
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import name_segment
-from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
+from receiver.storage.rows import FileRow, SegmentRow, StoredBatch, inode_of
 from receiver.storage.store import Store
 from receiver.verify.files import open_received
 
@@ -98,7 +98,7 @@ class ReceivedFiles:
         self.batches[partition] = batch
         self.has_sources |= Layout(batch.template or DEFAULT).has_file
         is_copy = batch.store_inode not in {0, store.inode} or (
-            batch.output_inode not in {0, self.output.stat().st_ino}
+            batch.output_inode not in {0, inode_of(self.output.stat())}
         )
         for row in rows:
             if row.path not in live or not row.left_in:
@@ -172,4 +172,4 @@ def _list_parts(
 
 
 def _inode(file: IO[bytes]) -> int:
-    return os.fstat(file.fileno()).st_ino
+    return inode_of(os.fstat(file.fileno()))

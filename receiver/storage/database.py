@@ -20,6 +20,7 @@ from typing import Self
 from nats_logship.app.files import open_folder
 from receiver.storage.damage import Damaged
 from receiver.storage.disk import is_local, raise_if_failed
+from receiver.storage.rows import inode_of
 
 _MARK = "\ufffd"
 _ESCAPED = re.compile(f"[\0{_MARK}\ud800-\udfff]")
@@ -181,7 +182,7 @@ class Database:
     @property
     def inode(self) -> int:
         """The inode of the database file."""
-        return self.path.stat().st_ino
+        return inode_of(self.path.stat())
 
     @property
     def _partition(self) -> int:

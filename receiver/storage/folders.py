@@ -14,6 +14,7 @@ from pathlib import Path
 from nats_logship.app.files import Folder, open_folder
 from receiver.storage import disk
 from receiver.storage.layout import Permissions
+from receiver.storage.rows import inode_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
@@ -31,7 +32,7 @@ class Folders:
         self.root = open_folder(root)
         self.permissions = permissions
         found = os.fstat(self.root.descriptor)
-        self.inode, self.device = found.st_ino, found.st_dev
+        self.inode, self.device = inode_of(found), found.st_dev
         self._changed: set[str] = set()
 
     def open_parent(self, path: str) -> AbstractContextManager[tuple[Folder, str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from nats_logship.app.faults import fault
 from receiver.storage import disk
 from receiver.storage.folders import Folders, set_owner_and_mode
-from receiver.storage.rows import FileRow
+from receiver.storage.rows import FileRow, inode_of
 from receiver.storage.surplus import Surplus
 
 _MOST_OPEN = 256  # descriptors of one partition
@@ -76,6 +76,8 @@ class OpenFiles:
         self._limit_open_files()
         with self.folders.open_parent(path) as (folder, name):
             descriptor = self._open[path] = folder.open(name, _FLAGS)
+        if not self.live[path].size:  # who created it may have been killed before this
+            self._set_owner_and_mode(descriptor)
         os.lseek(descriptor, self.live[path].size, os.SEEK_SET)
         return descriptor
 
@@ -92,9 +94,13 @@ class OpenFiles:
                 descriptor = self._open[path] = folder.open(name, flags, permissions.file)
         except (FileExistsError, NotADirectoryError):
             raise self.describe_foreign(path) from None
-        set_owner_and_mode(descriptor, permissions.file, permissions)
-        self.live[path].inode = os.fstat(descriptor).st_ino
+        self._set_owner_and_mode(descriptor)
+        self.live[path].inode = inode_of(os.fstat(descriptor))
         return descriptor
+
+    def _set_owner_and_mode(self, descriptor: int) -> None:
+        permissions = self.folders.permissions
+        set_owner_and_mode(descriptor, permissions.file, permissions)
 
     def _require_length(self, path: str, descriptor: int, found: int) -> None:
         """Cut off what another program has appended; raise OSError if it has cut the file."""

@@ -18,7 +18,7 @@ from receiver.storage.folders import Folders
 from receiver.storage.live_paths import LivePaths
 from receiver.storage.open_files import LiveFile, OpenFiles
 from receiver.storage.rotation import Calendar
-from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
+from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow, inode_of
 from receiver.storage.store import Store
 from receiver.storage.surplus import Surplus
 
@@ -193,16 +193,16 @@ class Output:
             if found:
                 raise self._files.describe_foreign(path)
             return self.paths.new_row(path, self.batch), 0
-        if found and found.st_ino == row.inode and found.st_size > row.length:
+        if found and inode_of(found) == row.inode and found.st_size > row.length:
             cut = partial(self.folders.cut, path)
             self._files.cut_foreign(path, row.length, found.st_size, cut)
             return row, row.length
-        if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
+        if found is None or (inode_of(found), found.st_size) != (row.inode, row.length):
             if row.host and row.length:
                 self.notices.append(_describe_change(row, found))
             # -1 differs from every size: a file of another program is closed as a segment
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
-        return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
+        return row._replace(inode=inode_of(found) if found else 0), found.st_size if found else 0
 
     def _is_large(self, row: FileRow) -> bool:
         is_large = bool(row.host) and 0 < self.rotate_size <= row.length

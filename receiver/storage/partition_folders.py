@@ -13,7 +13,7 @@ from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.folders import make_synced_folder, walk_files
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import find_live_name
-from receiver.storage.rows import StoredBatch
+from receiver.storage.rows import StoredBatch, inode_of
 from receiver.storage.store import Store, make_store_path
 
 
@@ -89,7 +89,7 @@ class PartitionFolders:
         if store.read_template() not in {"", self.template}:
             reason = _describe_other_template(store, self.template)
             raise Damaged(self.partition, reason, remedies=())
-        if batch.output_inode in {0, self.output.stat().st_ino}:
+        if batch.output_inode in {0, inode_of(self.output.stat())}:
             return
         known = store.list_files_with_lines()
         if known and not any((self.output / row.path).is_file() for row in known):

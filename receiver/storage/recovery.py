@@ -38,7 +38,7 @@ from receiver.storage.folders import Folders
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.rotation import parse_segment
-from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow, StoredBatch
+from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow, StoredBatch, inode_of
 from receiver.storage.spans import StoredSpanEnds, put_gaps
 from receiver.storage.store import Store
 from receiver.storage.surplus import BY_OTHERS, Surplus, find_safely
@@ -194,13 +194,13 @@ def _recover_file(
         )
     found = find_safely(folders, row.path)
     is_new = is_undone and not inode
-    if found is None or not (found.st_ino == inode or is_new or not trusts_inodes):
+    if found is None or not (inode_of(found) == inode or is_new or not trusts_inodes):
         return row
     if found.st_size > row.length:
         surplus.ends[row.path] = found.st_size
         if row.unfinished == UNKNOWN:  # we close an adopted file before we append to it
             surplus.cut(folders, row.path, found.st_size, row.length, BY_OTHERS)
-    return row._replace(inode=found.st_ino)
+    return row._replace(inode=inode_of(found))
 
 
 def adopt(folders: PartitionFolders, offset: Offset) -> int:
@@ -253,7 +253,7 @@ def _make_row(
     return row._replace(
         length=found.st_size,
         length_before=found.st_size,
-        inode=found.st_ino,
+        inode=inode_of(found),
         number=max(row.number, number + 1),
         last_line=row.last_line or found.st_mtime_ns,
         unfinished=UNKNOWN if row.host and found.st_size else None,

@@ -4,8 +4,10 @@ Moments are in nanoseconds since the epoch. A column `…_before` holds the valu
 row's `batch`, so that this batch can be undone.
 """
 
+import os
 from typing import NamedTuple
 
+_INODES = 2**63 - 1  # integers of SQLite; file systems that hash have inodes of 64 bits
 UNKNOWN = "?"
 """`FileRow.unfinished` of adopted files: the next batch closes the file before it appends."""
 
@@ -61,3 +63,8 @@ class SegmentRow(NamedTuple):
     compressed: str  # the suffix of the compressed form; empty if not compressed
     batch: int  # the batch that closed the file
     length: int | None = None  # bytes of lines; None if not counted
+
+
+def inode_of(found: os.stat_result) -> int:
+    """Return the inode of a file as a store can keep it."""
+    return found.st_ino & _INODES

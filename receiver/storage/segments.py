@@ -38,7 +38,7 @@ from receiver.storage.damage import Damaged
 from receiver.storage.folders import Folders, open_parent, remove_empty_folders
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
-from receiver.storage.rows import SegmentRow
+from receiver.storage.rows import SegmentRow, inode_of
 from receiver.storage.store import Store
 
 _CHUNK = 1024 * 1024  # bytes that are compressed at a time
@@ -177,7 +177,7 @@ class SegmentCleaner:
     def _list_present(self, store: Store) -> list[SegmentRow]:
         """Return the complete segments that exist; forget those that somebody has deleted."""
         batch = store.read_batch()
-        if batch is None or self.policy.output.stat().st_ino != batch.output_inode:
+        if batch is None or inode_of(self.policy.output.stat()) != batch.output_inode:
             return []  # the disk of the output folder is not mounted
         present: list[SegmentRow] = []
         gone: list[str] = []

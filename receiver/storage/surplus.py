@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from nats_logship.app.faults import fault
 from receiver.storage.folders import Folders
-from receiver.storage.rows import FileRow
+from receiver.storage.rows import FileRow, inode_of
 from receiver.storage.store import Store
 
 _MOST_NOTICES = 20  # per session
@@ -53,7 +53,7 @@ class Surplus:
         failed, the kernel takes pages for clean that never reached the disk. Raises OSError.
         """
         path, found = row.path, folders.find(row.path)
-        size = found.st_size if found and found.st_ino == row.inode else 0
+        size = found.st_size if found and inode_of(found) == row.inode else 0
         end = self.ends[path] = min(size, self.ends[path])
         if end <= begin:
             del self.ends[path]
@@ -81,7 +81,7 @@ class Surplus:
         """
         for path in list(self.ends):
             row, found = store.find_file(path), find_safely(folders, path)
-            if row and found and found.st_ino == row.inode and found.st_size > row.length:
+            if row and found and inode_of(found) == row.inode and found.st_size > row.length:
                 self.cut(folders, path, found.st_size, row.length, _NOT_FILLED)
         self.ends.clear()
 

@@ -193,14 +193,18 @@ class Partition:
 
     @contextmanager
     def long_session(
-        self, first: int = 1, commit_every: float = 0.0, destination: Destination | None = None
+        self,
+        first: int = 1,
+        commit_every: float = 0.0,
+        destination: Destination | None = None,
+        epoch: int = 1,
     ) -> Iterator[Future[Report]]:
         """Run a session in a thread; ask it to leave at the end, and yield its report."""
         session = SessionLimits(60, 60, commit_every=commit_every)
-        assignment = replace(self.assignment(first, session=session), leave="leave.now")
+        assignment = replace(self.assignment(first, epoch, session), leave=f"leave.{epoch}")
         with ThreadPoolExecutor(1) as thread:
             yield thread.submit(task.run_session, assignment, destination or self.destination)
-            self.ask(lambda connection: connection.publish("leave.now"))
+            self.ask(lambda connection: connection.publish(f"leave.{epoch}"))
 
     def wait_until_committed(self, next_: int) -> None:
         wait_until(f"{next_} is committed", lambda: self.offset().next == next_, 30)

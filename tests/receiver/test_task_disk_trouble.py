@@ -267,7 +267,7 @@ def test_nothing_is_written_below_a_mount_point_without_its_disk(
         with partition.long_session(destination=destination) as report:
             partition.wait_until_committed(2)
             if not is_in_session:
-                partition.ask(lambda connection: connection.publish("leave.now"))
+                partition.ask(lambda connection: connection.publish("leave.1"))
                 assert report.result(30).done.until == 2
             partition.output.rename(away)
             partition.output.mkdir()

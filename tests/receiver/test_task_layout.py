@@ -1,5 +1,6 @@
 """A task and the paths of its files: folders, days, modes, links, other path templates."""
 
+import errno
 import os
 import re
 import time
@@ -10,8 +11,9 @@ import pytest
 import zstandard
 
 from nats_logship.app.exits import ConfigurationError, Exit
-from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.consume.assignment import Blocked, Cause, Done, ForcedRotation
 from receiver.search.received import ReceivedFiles
+from receiver.storage import open_files
 from receiver.storage.layout import Layout, Permissions
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import adopt
@@ -90,6 +92,27 @@ def test_a_folder_that_became_a_link_is_not_followed(partition: Partition, depth
     elsewhere.rename(folder)
     partition.receive(done.until)
     assert partition.files() == {"web01/var/log/a": b"1\n2\n"}
+
+
+def test_a_file_of_a_task_that_died_before_it_had_set_the_mode_gets_it_later(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    partition = replace(partition, template="{host}.log")
+    partition.lines("web01", b"1")
+    before = os.umask(0o077)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(open_files, "set_owner_and_mode", refuse)
+            results = [partition.run(), partition.run()]
+        partition.receive()
+    finally:
+        os.umask(before)
+
+    assert all(isinstance(one, Blocked) for one in results)
+    assert (partition.live.read_bytes(), partition.live.stat().st_mode & 0o777) == (b"1\n", 0o640)
 
 
 def test_files_have_their_mode_and_owner_whatever_the_umask(partition: Partition) -> None:

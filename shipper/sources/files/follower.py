@@ -187,7 +187,9 @@ class Follower(Source):
 
         The next start finds the file by it, if the file is renamed before a line of it is shipped.
         """
-        return [file.progress.start for file in self._files.values() if file.file not in but]
+        # a copy: after a scan a reload may already drop files, in the other thread
+        files = list(self._files.values())
+        return [file.progress.start for file in files if file.file not in but]
 
     @property
     def ended_files(self) -> set[str]:

@@ -14,7 +14,7 @@ LEAST_HOLE = 4096
 """Bytes: a block of most file systems; fewer NULs are never a hole."""
 
 _MOST_READ = 16 * 1024 * 1024
-"""Bytes of written NULs that are searched for content behind them."""
+"""Bytes of written NULs that are searched for content behind them, at a time."""
 
 _STEP = 256 * 1024
 _NULS = bytes(LEAST_HOLE)
@@ -60,6 +60,9 @@ def measure_nuls(descriptor: int, position: int, size: int) -> Nuls:
         if not data:
             break
         at, read = begin + len(data), read + len(data)
+    # beyond the limit only the end is searched: NULs before content are passed over in steps
+    if at < size and os.pread(descriptor, _STEP, max(at, size - _STEP)).strip(b"\0"):
+        return Nuls(at, True)
     return Nuls(size, is_hole)
 
 

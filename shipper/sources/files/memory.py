@@ -259,13 +259,15 @@ class Memory:
         """Return the cursors of remembered files that had an inode, or were the archive at a path.
 
         On another device a clone has the same inode and the same bytes: the file in the cursor's
-        group is the cursor's. An archive that is half copied may be replaced by the whole one.
+        group is the cursor's. An archive that is half copied may be replaced by the whole one. A
+        file whose last name was deleted never comes back: the inode is another file's.
         """
         inode = entry.key.inode
         same = {
             cursor
             for group, cursor in self._by_inode[inode]
             if group == entry.group or (group, inode) not in self._there
+            if cursor.file not in self.deleted
         }
         return same.union(self._by_archive[entry.path])
 

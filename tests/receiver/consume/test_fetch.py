@@ -1,16 +1,19 @@
 """The durable consumer delivers all messages in order, even if another client disturbs it."""
 
+import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Timer
 from typing import Any
 
 import pytest
 
 from nats_logship.client import background
-from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.pulling import pull
 from receiver.consume import task
-from receiver.consume.assignment import Cause, SessionLimits
+from receiver.consume.assignment import Cause, SessionLimits, Superseded
 from receiver.consume.fetch import consumer_config
 from receiver.consume.reader import PartitionReader
 from receiver.consume.task_end import TaskEnd
@@ -51,6 +54,34 @@ def test_a_consumer_that_does_not_answer_is_made_again(
         else:
             with pytest.raises(ConnectionLost, match="no answer"):
                 next(reading.pull_batch())
+
+
+def waiting(partition: Partition) -> int:
+    """Return how many requests wait at the consumer; 0 if there is none."""
+    with suppress(Rejected):
+        return int(api(partition.url, "CONSUMER.INFO.LOGS.receiver-p0")["num_waiting"])
+    return 0
+
+
+def test_an_owner_that_was_replaced_does_not_take_the_consumer_away_from_the_new_one(
+    partition: Partition, tmp_path: Path
+) -> None:
+    state = lambda: api(partition.url, "CONSUMER.INFO.LOGS.receiver-p0")  # noqa: E731
+    other = partition.with_folder(tmp_path / "other")
+    with partition.long_session(commit_every=6.0) as old:
+        wait_until("it waits", lambda: waiting(partition) == 1, 20)
+        partition.lines("web01", b"1")
+        wait_until("it has come", lambda: state()["num_ack_pending"] == 1, 20)
+        offset = other.take_over("host:2")
+        with other.long_session(offset.next, epoch=offset.epoch):
+            # the line is delivered to the old owner's request again
+            wait_until("it is reset", lambda: state()["delivered"]["consumer_seq"] == 1, 20)
+            time.sleep(1.0)
+            partition.lines("web01", b"2")
+            other.wait_until_committed(3)
+
+        assert isinstance(old.result(30).outcome, Superseded)
+    assert other.live.read_bytes() == b"1\n2\n"
 
 
 def configure(partition: Partition, **change: object) -> None:

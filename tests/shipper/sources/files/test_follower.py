@@ -568,3 +568,22 @@ async def test_lines_of_a_live_file_called_like_a_rotated_one_are_whole_once_it_
     assert [block.lines for block in host.blocks if b" is" in block.lines] == [
         b"%d is whole\n" % number for number in range(3)
     ]
+
+
+@pytest.mark.parametrize("names", [["a.log"], ["a.log", "b.log"]])
+async def test_a_new_file_with_inode_and_content_of_a_deleted_one_is_shipped(
+    make_host: MakeHost, names: list[str]
+) -> None:
+    host, inodes = make_host("*.log"), list[int]()
+    for number in range(6):
+        path = host.folder / names[number % len(names)]
+        host.write(path.name, b"backup OK\n")
+        inodes.append(path.stat().st_ino)
+        await host.ship_out()
+        path.unlink()
+        await host.ship_out()
+
+    assert host.shipped == b"backup OK\n" * 6
+    assert {block.section.path for block in host.blocks} == {str(host.folder / n) for n in names}
+    if len(set(inodes)) == 6:
+        pytest.skip("this file system does not use inodes again")

@@ -42,6 +42,15 @@ def allocate(path: Path, size: int, how: str) -> None:
             file.write(bytes(size))
 
 
+async def test_lines_behind_many_written_nuls_are_shipped(host: Host) -> None:
+    log = host.folder / "app.log"
+    log.write_bytes(b"1\n" + bytes(40 * MIB) + b"2\n")
+
+    assert (await host.ship()).replace(b"\0", b"") == b"1\n2\n"
+    host.write("app.log", b"3\n")
+    assert await host.ship() == b"3\n"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
 @pytest.mark.parametrize("how", ["fallocate", "truncate", "zeros"])
 @pytest.mark.parametrize("restarts", [False, True])
