@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 from broker.topology import Topology
 from nats_logship.app.address import Address, Listen, OptionalListen, parse_address
 from nats_logship.app.configuration import Table, option, split_texts
+from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import Duration, format_duration, format_size
 from nats_logship.client.access_settings import ACCESS, AccessSettings
 from nats_logship.wire.interval import MAX_INTERVAL
@@ -225,7 +226,12 @@ class BrokerSettings(AccessSettings):
         return self.server_name or platform.node().replace(".", "-") or "logbroker"
 
     def changes(self) -> Topology:
-        """Return what a command declares that changes only the settings that are given."""
+        """Return what a command declares that changes only the settings that are given.
+
+        Raises `ConfigurationError` for sources without a name of this site.
+        """
+        if self.source and not self.site:
+            raise ConfigurationError("--source needs --site, the name of this site")
         given = self.model_fields_set
         options = {"max_age": "max_age", "discard": "discard", "sources": "source"}
         kept = frozenset(field for field, name in options.items() if name not in given)

@@ -15,12 +15,13 @@ from contextlib import aclosing
 
 from broker.inspect.message import read_facts
 from broker.inspect.reader import MessageReader
+from nats_logship.app.units import format_size
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.positions import Positions, UnreadablePositions
-from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
+from nats_logship.wire.streams import PAYLOAD_HEADROOM, POSITIONS_BUCKET, positions_key
 from nats_logship.wire.subjects import host_filter
 
 _HOSTS_AT_ONCE = 200  # hosts whose snapshots are completed by one reader
@@ -112,14 +113,18 @@ async def _write_snapshot(
 
     Raises `Rejected` if the server cannot write just now.
     """
+    value = positions.encode()
+    if len(value) > (await connection.client()).max_payload - PAYLOAD_HEADROOM:
+        # so it is for the shipper: one such host must not keep the stream full for all hosts
+        size = format_size(len(value))
+        logger.warning("cannot complete the snapshot of %s: %s are too large", host, size)
+        return True
     try:
-        value = positions.encode()
         await bucket.write(connection, POSITIONS_BUCKET, positions_key(host), value, revision)
     except bucket.Conflict:
         return False
     except Rejected as error:
         if error.is_server_failure:
             raise  # no message may be purged yet
-        # the snapshot is too large, and is so for the shipper, too
         logger.warning("cannot complete the snapshot of %s: %s", host, error)
     return True

@@ -287,9 +287,10 @@ class Log:
         if not (root := self.location.folder):
             return
         folder = root / "_delta_log"
-        names = {one.name for one in os.scandir(folder)}
+        names = {one.name for one in os.scandir(folder) if one.is_file()}  # Trino makes a folder
         for name in names - self._synced:
-            with (folder / name).open("rb") as file:
+            # another writer's temporary file may be gone
+            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 os.fsync(file.fileno())
         sync_folder(folder)
         self._synced = names - {"_last_checkpoint"}  # it is written again

@@ -311,7 +311,7 @@ class Snapshots:
         if len(value) > await get_max_payload(self._connection):
             reason = (
                 f"the snapshot of {format_count(len(positions.files), 'file')} has {len(value)} "
-                "bytes, more than the broker accepts; raise its max_payload, or ship fewer files"
+                "bytes, more than the broker accepts; ship fewer files under this host name"
             )
             raise Rejected(413, 0, reason)
         fault("snapshot_sending")

@@ -113,12 +113,14 @@ def test_apply_changes_what_is_given_and_nothing_else(call: Call, logs_url: str)
     same = call("apply", "--max-age", "3d", "--discard", "old", "--max-bytes", "3GB", "--dry-run")
     site = call("apply", "--site", "hub", "--source", "branch")
     with_site = call("apply", "--site", "hub", "--discard", "new")
+    without = logbroker("apply", "--source", "branch", "--server", logs_url)
 
     assert changed.stdout.count("+ ") == 1, changed.stdout
     assert "+ max_bytes" in changed.stdout
     assert same.stdout == "nothing to do\n"
     assert "+ sources" in site.stdout, site.stderr
     assert with_site.stdout.count("+ ") == with_site.stdout.count("+ discard") == 1
+    assert (without.returncode, "--source needs --site" in without.stderr) == (78, True)
 
 
 @pytest.mark.nats

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -251,6 +252,26 @@ async def test_nothing_is_purged_while_snapshots_cannot_be_written(stream: Strea
     await stream.connection.api(call, config)
     await stream.until_purged()
     assert await bucket.read(stream.connection, POSITIONS_BUCKET, "web01") is not None
+
+
+async def test_a_host_whose_snapshot_is_too_large_keeps_nothing_from_being_purged(
+    stream: Stream,
+) -> None:
+    most = 8 * 1024 * 1024
+    noise = (
+        random.Random(1).randbytes(most // 2).hex() + random.Random(2).randbytes(most // 2).hex()
+    )
+    value, length = b"", most
+    while not most - 50_000 < len(value) < most - 1_000:
+        value = Positions(version=noise[:length]).encode()
+        length = length * (most - 25_000) // len(value)
+    await bucket.write(stream.connection, POSITIONS_BUCKET, "web01", value, 0)
+    there = await stream.fill(ONE)
+    await stream.commit(0, there[-1] + 1)
+
+    await stream.until_purged()
+
+    assert "cannot complete the snapshot of web01: 8.0 MiB are too large" in stream.log()
 
 
 async def test_a_full_stream_does_not_keep_another_stream_from_being_purged(

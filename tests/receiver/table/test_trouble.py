@@ -397,6 +397,20 @@ def test_rows_that_another_program_adds_are_kept_and_merged(tabled: Tabled) -> N
     assert len(tabled.rows()) == 27
 
 
+def test_a_folder_in_the_log_as_trino_makes_it_is_left_alone(
+    tabled: Tabled, tmp_path: Path
+) -> None:
+    tabled.publish_some(4)
+    tabled.write()
+    (folder := tmp_path / "table" / "lines" / "_delta_log" / "_trino_meta").mkdir()
+    (folder / "extended_stats.json").write_text("{}")
+    tabled.publish_some(4)
+    tabled.write()
+
+    assert len(tabled.rows()) == 24
+    assert (folder / "extended_stats.json").exists()
+
+
 def test_a_file_that_is_gone_keeps_no_others_from_being_written_and_merged(
     tabled: Tabled, caplog: pytest.LogCaptureFixture
 ) -> None:
