@@ -19,9 +19,10 @@ from nats_logship.app.units import format_size
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.payload import get_max_payload
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.positions import Positions, UnreadablePositions
-from nats_logship.wire.streams import PAYLOAD_HEADROOM, POSITIONS_BUCKET, positions_key
+from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 from nats_logship.wire.subjects import host_filter
 
 _HOSTS_AT_ONCE = 200  # hosts whose snapshots are completed by one reader
@@ -114,7 +115,7 @@ async def _write_snapshot(
     Raises `Rejected` if the server cannot write just now.
     """
     value = positions.encode()
-    if len(value) > (await connection.client()).max_payload - PAYLOAD_HEADROOM:
+    if len(value) > await get_max_payload(connection):
         # so it is for the shipper: one such host must not keep the stream full for all hosts
         size = format_size(len(value))
         logger.warning("cannot complete the snapshot of %s: %s are too large", host, size)

@@ -21,6 +21,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_last
+from nats_logship.client.payload import get_max_payload
 from nats_logship.client.stream_reader import (
     LAST_PER_SUBJECT,
     Start,
@@ -30,7 +31,6 @@ from nats_logship.client.stream_reader import (
 from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
 from nats_logship.wire.positions import Covered, Positions, UnreadablePositions
 from nats_logship.wire.streams import (
-    PAYLOAD_HEADROOM,
     POSITIONS_BUCKET,
     positions_key,
     stream_names,
@@ -216,12 +216,6 @@ def _origin_of(headers: Mapping[str, str] | None) -> Origin | None:
         return decode_origin(headers)
     except MalformedMessage:
         return None
-
-
-async def get_max_payload(connection: Connection) -> int:
-    """Return how many bytes of payload the broker accepts; waits for a live client."""
-    most = (await connection.client()).max_payload
-    return most - min(PAYLOAD_HEADROOM, most // 2)
 
 
 class Snapshots:

@@ -21,13 +21,14 @@ from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected, stored_sequence
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.client.payload import get_max_payload
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.streams import stream_of
 from shipper.clock import Clock
 from shipper.publish.claims import Claims
 from shipper.publish.config import BrokerConfig
-from shipper.publish.messages import Snapshots, format_agent_id, get_max_payload
+from shipper.publish.messages import Snapshots, format_agent_id
 from shipper.publish.rounds import LEAST_SIZE, Round
 from shipper.publish.waiting import Waiting
 
