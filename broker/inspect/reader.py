@@ -14,12 +14,7 @@ from datetime import datetime
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import Moment
-from nats_logship.client.answer import (
-    ConnectionLost,
-    Rejected,
-    is_up_to_date,
-    require_certain,
-)
+from nats_logship.client.answer import ConnectionLost, Rejected, require_up_to_date
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import find_message, find_sequence
@@ -131,12 +126,12 @@ class MessageReader:
         if self._reader is None or not (await self._connection.client()).is_clustered:
             return
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
-        require_certain(info)
         is_old = asyncio.get_running_loop().time() > began + _IN_TOUCH
-        if not is_up_to_date(info, self._reader.server, most_lag=_MOST_LAG if is_old else 0):
-            server = self._reader.server
+        try:
+            require_up_to_date(info, self._reader.server, _MOST_LAG if is_old else 0)
+        except ConnectionLost:
             await self.close()
-            raise ConnectionLost(f"server {server} may not have all messages")
+            raise
 
     async def close(self) -> None:
         """Delete the consumer; without a broker it ends by itself later."""

@@ -129,6 +129,13 @@ def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bo
     )
 
 
+def require_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> None:
+    """Raise `ConnectionLost` unless a server is up to date by a `STREAM.INFO`, which is certain."""
+    require_certain(info)
+    if not is_up_to_date(info, server, most_lag):
+        raise ConnectionLost(f"server {server} may not have all messages")
+
+
 def replicas_in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the other replicas of which the answering server has received something just now."""
     return [

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nats_logship.client.answer import ConnectionLost, is_up_to_date, require_certain
+from nats_logship.client.answer import ConnectionLost, require_up_to_date
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
@@ -57,10 +57,8 @@ class Wake:
         if (await self.connection.client()).is_clustered:
             await asyncio.sleep(_IN_TOUCH)
         info, reader = await self.connection.api(f"STREAM.INFO.{self.stream}"), self._reader
-        require_certain(info)
         count = await reader.count(at_sequence(sequence))
-        if not is_up_to_date(info, reader.server):
-            raise ConnectionLost(f"server {reader.server} may not have all messages")
+        require_up_to_date(info, reader.server)
         return not count
 
     async def wait(self, sequence: int) -> bool:
