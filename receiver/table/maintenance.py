@@ -49,11 +49,11 @@ class Maintenance:
             await asyncio.to_thread(self._run, logs, self.clock())
 
     def _run(self, logs: Sequence[Log], now: datetime) -> None:
-        logs[0].refresh()
+        for log in logs:
+            log.refresh()
         newest = max((one.day for one in logs[0].files()), default=_NO_DAY)
         is_ahead = now.date() - newest > _MOST_AHEAD
         for log in logs:
-            log.refresh()
             self._remove_old_days(log, min(now.date(), newest))
             if log.checkpoint() and not is_ahead:
                 log.remove_old_versions()
