@@ -47,15 +47,18 @@ async def take_over(sources: Sources, pipe: Path, home: Folder) -> None:
         assert sources.obstacle == f"another shipper on this machine reads {pipe}"
 
 
-async def gather_lines(sources: Sources, count: int) -> list[bytes]:
-    """Return so many blocks."""
+async def require_all(sources: Sources, pipe: Path) -> None:
+    """Scan, write a line into the pipe, and assert that it and all older lines are read."""
+    await sources.scan()
     found: list[bytes] = []
-    while len(found) < count:
-        found += [block.lines for block in await sources.gather(65536)]
-    return found
+    with pipe.open("r+b", buffering=0) as writer:
+        writer.write(b"new\n")
+        while len(found) < 3:
+            found += [block.lines for block in await sources.gather(65536)]
+    await sources.close()
 
-
-ALL = [b"unfinished 1", b"unfinished 2", b"new\n"]
+    assert found == [b"unfinished 1", b"unfinished 2", b"new\n"]
+    assert sources.obstacle == ""
 
 
 async def test_a_pipe_that_is_away_when_it_is_taken_over_is_read_once_it_is_there(
@@ -69,14 +72,7 @@ async def test_a_pipe_that_is_away_when_it_is_taken_over_is_read_once_it_is_ther
         assert sources.obstacle == f"{pipe}: {os.strerror(errno.ENOENT)}"
 
     os.mkfifo(pipe)
-    await sources.scan()
-    with pipe.open("r+b", buffering=0) as writer:
-        writer.write(b"new\n")
-        found = await gather_lines(sources, 3)
-    await sources.close()
-
-    assert found == ALL
-    assert sources.obstacle == ""
+    await require_all(sources, pipe)
 
 
 @pytest.mark.parametrize("failing", [".lock", "-00000001-old-1-0", "-00000002-old-2-0"])
@@ -95,11 +91,4 @@ async def test_a_spool_that_cannot_be_opened_when_it_is_taken_over_is_read_once_
         for _ in range(3):
             await sources.scan()
             assert os.strerror(errno.EMFILE) in sources.obstacle
-    await sources.scan()
-    with pipe.open("r+b", buffering=0) as writer:
-        writer.write(b"new\n")
-        found = await gather_lines(sources, 3)
-    await sources.close()
-
-    assert found == ALL
-    assert sources.obstacle == ""
+    await require_all(sources, pipe)

@@ -426,6 +426,15 @@ async def scan_for_a_minute(host: Host, acknowledged: Acknowledged) -> None:
         host.later += 60 * SECOND
 
 
+async def require_nothing_new(host: Host, acknowledged: Acknowledged) -> None:
+    """Assert that all files are followed again, and nothing is shipped, also after a restart."""
+    assert await host.ship() == b""
+    acknowledged.add_found(host.follower)
+    await restart(host, acknowledged)
+    assert await host.ship() == b""
+    assert len(host.follower.files()) == 100
+
+
 async def test_rotated_files_that_are_not_selected_for_a_while_are_not_shipped_again(
     make_host: MakeHost,
 ) -> None:
@@ -435,11 +444,7 @@ async def test_rotated_files_that_are_not_selected_for_a_while_are_not_shipped_a
     await scan_for_a_minute(host, acknowledged)
     await host.retarget("logs/app.log*")
 
-    assert await host.ship() == b""
-    acknowledged.add_found(host.follower)
-    await restart(host, acknowledged)
-    assert await host.ship() == b""
-    assert len(host.follower.files()) == 100
+    await require_nothing_new(host, acknowledged)
 
 
 async def test_rotated_files_whose_disk_is_mounted_late_are_not_shipped_again(
@@ -452,11 +457,7 @@ async def test_rotated_files_whose_disk_is_mounted_late_are_not_shipped_again(
     await scan_for_a_minute(host, acknowledged)
     host.move("unmounted", "logs")
 
-    assert await host.ship() == b""
-    acknowledged.add_found(host.follower)
-    await restart(host, acknowledged)
-    assert await host.ship() == b""
-    assert len(host.follower.files()) == 100
+    await require_nothing_new(host, acknowledged)
 
 
 async def test_an_agent_that_often_restarts_keeps_a_bounded_number_of_old_positions(
