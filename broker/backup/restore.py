@@ -15,13 +15,20 @@ import logging
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import aiofiles
 
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, StreamArchive
-from broker.backup.closing import close_config, is_closed, mark_config, open_config
+from broker.backup.closing import (
+    close_config,
+    is_closed,
+    mark_config,
+    open_config,
+    read_kept,
+)
 from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.progress import progress
@@ -34,7 +41,7 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
-_OF_BROKER = ("num_replicas", "storage", "max_age")  # fields that a restore keeps
+_OF_BROKER = ("num_replicas", "storage", "max_age", "max_bytes")  # fields that a restore keeps
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds between tries until all servers know a stream
 _UPDATE = 60.0  # seconds for a change on a busy disk
 _ACTIVATION = 600.0  # seconds for the server to create a stream from a whole archive
@@ -42,18 +49,34 @@ _AGAIN = "run the same `logbroker restore` again; until then nobody can write to
 logger = logging.getLogger(__name__)
 
 
+def find_kept(existing: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the fields that a restore keeps, by stream; `existing` is STREAM.INFO by name.
+
+    A restore that was interrupted has saved them in each stream that it closed or marked.
+    """
+    configs = {name: info["config"] for name, info in existing.items()}
+    saved = [read_kept(one) for one in configs.values() if is_being_restored(one)]
+    own = {
+        name: {field: config[field] for field in _OF_BROKER if field in config}
+        for name, config in configs.items()
+        if not is_being_restored(config)
+    }
+    return {**dict(chain.from_iterable(one.items() for one in saved)), **own}
+
+
 def adapt(
-    archive: StreamArchive, existing: Mapping[str, Mapping[str, Any]], now: datetime
+    archive: StreamArchive, kept: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> StreamArchive:
     """Return an archive with the configuration that its stream gets.
 
-    `existing` is STREAM.INFO by name. Replicas, storage and max_age are those of the existing
-    stream, which the broker declared. A max_age that would delete all lines at once is left out.
+    Replicas, storage and limits are those that the broker declared, the result of `find_kept`. A
+    max_age that would delete all lines at once is left out. A limit in bytes depends on the disk,
+    so it is never that of the archive.
     """
-    others = [info["config"]["num_replicas"] for info in existing.values()]
-    config = {**archive.config, **({"num_replicas": others[0]} if others else {})}
-    if info := existing.get(archive.stream):
-        config |= {field: info["config"][field] for field in _OF_BROKER}
+    config = {**archive.config, "max_bytes": -1}
+    if kept:
+        config["num_replicas"] = next(iter(kept.values()))["num_replicas"]
+    config |= kept.get(archive.stream, {})
     age = timedelta(microseconds=config.get("max_age", 0) // 1000)
     last = archive.state.get("last_ts") if archive.state.get("messages") else None
     if age and last and datetime.fromisoformat(last) < now - age:
@@ -77,12 +100,12 @@ def preview(
     """
     # on an empty broker the bucket of settings holds only the declared numbers
     is_empty = not any(_has_messages(info) for name, info in existing.items() if name != _CONFIG)
-    deletes = {}
+    deletes, kept = {}, find_kept(existing)
     for archive in archives:
         name, info, state = archive.stream, existing.get(archive.stream), archive.state
         if info and _has_messages(info) and not (is_empty and name == _CONFIG):
             deletes[name] = format_content(info["state"])
-        size, limit = int(state.get("bytes", 0)), _read_limit(info)
+        size, limit = int(state.get("bytes", 0)), int(kept.get(name, {}).get("max_bytes", -1))
         if 0 <= limit < size:
             raise OperatorError(
                 f"{name} takes {format_size(size)}, more than its limit of {format_size(limit)}; "
@@ -103,16 +126,6 @@ def format_content(state: Mapping[str, Any]) -> str:
     return f"{format_count(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
-def _read_limit(info: Mapping[str, Any] | None) -> int:
-    """Return the limit in bytes of an existing stream, -1 for none.
-
-    A restore keeps this limit, since it depends on the disk. A stream has none during a restore.
-    """
-    if info is None or is_being_restored(info["config"]):
-        return -1
-    return int(info["config"].get("max_bytes", -1))
-
-
 async def find_streams(
     connection: Connection, streams: Iterable[str]
 ) -> dict[str, Mapping[str, Any]]:
@@ -125,20 +138,20 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Strea
     """Replace the streams by the archives of a checked backup; raises `OperatorError`."""
     # lines first, so that they are opened last
     ordered = sorted(archives, key=lambda one: (one.stream == _CONFIG, one.stream in BUCKETS))
-    existing = await find_streams(connection, [archive.stream for archive in ordered])
-    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-    ordered = [adapt(one, existing, now) for one in ordered]
+    existing = await find_streams(connection, [_CONFIG, *(one.stream for one in ordered)])
+    now, kept = datetime.now(UTC), find_kept(existing)  # noqa: TID251 - the shell's clock
+    ordered = [adapt(one, kept, now) for one in ordered]
     try:
         # marked, so that a broker that starts meanwhile does not create a stream that shippers fill
-        if settings := await find_stream_info(connection, _CONFIG):
-            marked = mark_config(settings["config"])
+        if settings := existing.get(_CONFIG):
+            marked = mark_config(settings["config"], kept)
             await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked, _UPDATE)
         for archive in ordered:
-            await _replace(connection, folder, archive)
+            await _replace(connection, folder, archive, kept)
         if _CONFIG not in {archive.stream for archive in ordered}:
             await _open(connection, _CONFIG, {})
         for archive in reversed(ordered):
-            limit = {"max_bytes": _read_limit(existing.get(archive.stream))}
+            limit = {"max_bytes": archive.config["max_bytes"]}
             await _open(connection, archive.stream, limit, archive.config)
             await _complete(connection, archive)
     except Rejected as error:
@@ -160,14 +173,19 @@ async def _complete(connection: Connection, archive: StreamArchive) -> None:
                 raise
 
 
-async def _replace(connection: Connection, folder: Path, archive: StreamArchive) -> None:
+async def _replace(
+    connection: Connection,
+    folder: Path,
+    archive: StreamArchive,
+    kept: Mapping[str, Mapping[str, Any]],
+) -> None:
     """Replace a stream by its archive, closed.
 
     It has no limit in bytes: nats-server reserves space for a limit, and after a crash this
     reservation would block the next attempt.
     """
     config = {**archive.config, "max_bytes": -1}
-    closed = close_config(config, Ancestor(archive.created, archive.until))
+    closed = close_config(config, Ancestor(archive.created, archive.until), kept)
     try:
         await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
     except Rejected as error:

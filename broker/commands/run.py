@@ -85,4 +85,4 @@ async def _serve_metrics(context: ServerContext) -> None:
     if (address := context.settings.metrics) is not None:
         from broker.inspect.metrics import serve_metrics  # loads prometheus_client, for this alone
 
-        await serve_metrics(context.connection, address)
+        await serve_metrics(context.connection, address, context.settings.name)

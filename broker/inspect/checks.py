@@ -164,6 +164,12 @@ def _check_receivers(status: BrokerStatus) -> Graded:
     yield from bad[:_MOST_NAMED]
     if rest := bad[_MOST_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {format_count(len(rest), 'more partition')}"
+    if foreign := status.foreign_messages:
+        messages = format_count(sum(foreign.values()), "message")
+        names = format_names([f"p{one}" for one in sorted(foreign)], _MOST_NAMED)
+        todo = f"run `logbroker partitions {max(foreign) + 1}`, and start receivers for them"
+        text = f"nobody receives {messages} of {names}, copied from another site: {todo}"
+        yield Grade.CRITICAL, text
     yield from (_check_table(one) for one in status.tables)
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
     yield Grade.OK, _describe_waiting(status.behind, oldest)

@@ -84,12 +84,20 @@ async def collect_status(connection: Connection) -> BrokerStatus:
     )
     known = [one for name in subjects if (one := parse_subject(name))]
     paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
+    foreign = Counter[int]()
+    # a mirror has no subjects, so partitions that hosts of its site have left are not known here
+    if found.current_partitions and not any(one.mirror for one in nodes):
+        for one in known:
+            foreign[one.partition] += subjects[str(one)]
+        for partition in found.partitions:
+            del foreign[partition.partition]
     return found.model_copy(
         update={
             "hosts": len({one.host for one in known}),
             "nodes": nodes,
             "pauses": pauses,
             "paused_hosts": paused,
+            "foreign_messages": foreign,
             "partitions": partitions,
             "tables": tables,
         }

@@ -1,7 +1,7 @@
 """`logbroker run --metrics ADDR`: `/metrics` and `/healthz` of a broker, from its status document.
 
 The status is polled every ten seconds, so a scrape costs the broker nothing, and is answered while
-nats-server hangs. `/healthz` is 503 while nats-server does not answer, or stores nothing.
+nats-server hangs. `/healthz` is 503 while this nats-server does not answer, or stores nothing.
 """
 
 import asyncio
@@ -31,9 +31,12 @@ _TABLE = ("behind", "behind_seconds", "between_runs", "files")
 _Row = tuple[Sequence[str], float | None]
 
 
-async def serve_metrics(connection: Connection, address: Address) -> None:
-    """Serve both pages until cancelled; raises `ConfigurationError` for an unusable address."""
-    metrics = _Metrics(connection)
+async def serve_metrics(connection: Connection, address: Address, name: str) -> None:
+    """Serve both pages of the broker `name` until cancelled.
+
+    Raises `ConfigurationError` for an unusable address.
+    """
+    metrics = _Metrics(connection, name)
     pages = {"/metrics": metrics_page(metrics.collect), "/healthz": metrics.health}
     async with page_server(address, pages, "--metrics"):
         while True:
@@ -44,8 +47,8 @@ async def serve_metrics(connection: Connection, address: Address) -> None:
 class _Metrics:
     """The newest status of the broker, and its hosts."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection, self._name = connection, name
         self._status: BrokerStatus | None = None
         self._trouble = "starting"
         self._hosts: list[HostStatus] = []
@@ -67,7 +70,9 @@ class _Metrics:
     def health(self) -> Page:
         """Return the page of `/healthz`."""
         nodes = self._status.nodes if self._status else ()
-        frozen = (f"{node.name}: {node.frozen}" for node in nodes if node.frozen)
+        frozen = (
+            f"{one.name}: {one.frozen}" for one in nodes if one.name == self._name and one.frozen
+        )
         return health_page(self._trouble or ", ".join(frozen))
 
     def collect(self) -> Iterator[Metric]:

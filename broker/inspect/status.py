@@ -156,7 +156,8 @@ class BrokerStatus(BaseModel, frozen=True):
     messages, None if they were not counted. `nodes` are the reports of the logbrokers. A bare
     nats-server sends none. `paused_hosts` counts hosts that are paused, by partition.
     `interval_seconds` is the shortest interval between two rounds that hosts are asked for; 0 if
-    they are asked for none.
+    they are asked for none. `foreign_messages` counts messages of partitions that this broker does
+    not have, by partition: a copied site may have more.
     """
 
     server: str
@@ -174,6 +175,7 @@ class BrokerStatus(BaseModel, frozen=True):
     nodes: tuple[NodeReport, ...] = ()
     pauses: tuple[Pause, ...] = ()
     paused_hosts: Mapping[int, int] = {}
+    foreign_messages: Mapping[int, int] = {}
 
     @property
     def messages(self) -> int:

@@ -22,9 +22,7 @@ from nats_logship.wire.streams import MAX_PAYLOAD
 
 _HIGH_WATER, _LOW_WATER = 90, 80  # percent of max_bytes at most; low is 8/9 of high
 _BYTES_BETWEEN_POLLS = 2 * MAX_PAYLOAD  # that hosts may publish
-# Offsets say how far receivers are. A host could create a durable `shipper-`, a receiver a durable
-# `wake-`. Our consumers `count-` and `reader-` are never durable.
-_OUR_CONSUMERS = re.compile(r"receiver-p\d+|shipper-.+|wake-p\d+-.+")
+_OF_RECEIVERS = re.compile(r"receiver-p\d+")  # offsets say how far receivers are
 _TIME_TOLERANCE = timedelta(milliseconds=5)  # offsets hold times in milliseconds
 _FULL = {"new": SpaceState.HOSTS_WAIT, "old": SpaceState.LINES_DROPPED}
 
@@ -90,15 +88,14 @@ def compute_lacking_bytes(free: int, reserve: int) -> int:
 def find_consumer_needs(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the first sequence that each durable consumer of others has not acknowledged.
 
-    `consumers` are answers to CONSUMER.INFO. Consumers with a name of ours are ignored: a host can
-    create one, and offsets say how far receivers are.
+    `consumers` are answers to CONSUMER.INFO. Those of receivers are ignored.
     """
     found = {}
     for consumer in consumers:
         name, config = consumer["name"], consumer["config"]
         acknowledges = config.get("durable_name") and config.get("ack_policy", "none") != "none"
         is_behind = consumer.get("num_pending") or consumer.get("num_ack_pending")
-        if acknowledges and is_behind and not _OUR_CONSUMERS.fullmatch(name):
+        if acknowledges and is_behind and not _OF_RECEIVERS.fullmatch(name):
             found[f"consumer {name}"] = int(consumer["ack_floor"]["stream_seq"]) + 1
     return found
 

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broker.auth.certificates import read_expiries
 from broker.auth.files import CREDENTIALS
-from broker.provision.apply import provision_alone, provision_cluster
+from broker.provision.apply import provision_alone, provision_cluster, read_actual
+from broker.provision.plan import BeingRestored, plan
 from broker.report import (
     CREDENTIALS_SUBJECT,
     NAMES_REQUEST,
@@ -47,19 +49,20 @@ from broker.server.store import (
     write_state,
 )
 from broker.settings import BrokerSettings
-from broker.topology import find_mirrored_site
+from broker.topology import Topology, find_mirrored_site
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
-from nats_logship.client.connection import Connection, Message
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection, Message, retry_until_answered
 
 _CLUSTER_PATIENCE = 10.0  # seconds that a reload waits for a cluster
 _CHECK_FILES_EVERY = 0.5  # seconds
 _RETRY_AFTER = 5.0  # seconds after a failed reload, or a state that was not written
 _AT_START = {
-    *("store_dir", "listen", "http", "metrics", "server_name", "memory"),
+    *("store_dir", "listen", "http", "metrics", "server_name", "memory", "site"),
     *("cluster", "cluster_listen", "encryption_key_file"),
 }
 """Settings that a reload cannot change."""
@@ -228,17 +231,19 @@ class ServerContext:
                 logger.info("waiting for its cluster: %s", reason)
             self._cluster_lacks = reason
 
-        topology, partitions = conf.topology, conf.settings.partitions
-        # compared once: `logbroker partitions` may have changed the stored number since the start
-        if partitions == self._checked_partitions:
-            topology = replace(topology, partitions_given=False)
-        self._checked_partitions = partitions
+        topology = self._declare(conf)
         if conf.settings.cluster:
             infos = await provision_cluster(self.connection, topology, report)
         else:
             infos = await provision_alone(self.connection, topology, stored)
+        self._checked_partitions = conf.settings.partitions
         self._mirror = find_mirrored_site(infos[0]["config"]) if infos else None
         return infos
+
+    def _declare(self, conf: ServerConf) -> Topology:
+        # compared once: `logbroker partitions` may have changed the stored number since the start
+        is_checked = conf.settings.partitions == self._checked_partitions
+        return replace(conf.topology, partitions_given=False) if is_checked else conf.topology
 
     async def _announce(
         self, infos: Sequence[Mapping[str, Any]], listening: Sequence[asyncio.Event]
@@ -333,14 +338,39 @@ class ServerContext:
                 self._write_state()
 
     async def _reload(self, settings: BrokerSettings) -> None:
-        self._stamps = _stamp_files(self.folder, self.conf.tls)
+        stamps, before = _stamp_files(self.folder, self.conf.tls), self.settings
         # thousands of credentials take a second, which would block the loop
         conf = await asyncio.to_thread(self._resolve, settings)
+        if settings != before:
+            await self._check(conf)
         if (conf.http_path, conf.access) != (self.conf.http_path, self.conf.access):
             logger.info("restarting nats-server: this change needs a restart")
-            self._after_restart = settings
+            self._after_restart, self._stamps = settings, stamps
             self._restart_wanted.set()
             return
+        await self._put_in_force(conf)
+        self._stamps = stamps
+        try:
+            async with asyncio.timeout(_CLUSTER_PATIENCE if settings.cluster else None):
+                await self._provision(conf)
+        except (TimeoutError, OperatorError) as error:
+            if settings != before:
+                await self._put_in_force(await asyncio.to_thread(self._resolve, before))
+            if isinstance(error, OperatorError):
+                raise
+            raise OperatorError(f"the cluster does not answer: {self._cluster_lacks}") from None
+
+    async def _check(self, conf: ServerConf) -> None:
+        """Raise `OperatorError` for settings that contradict the streams; change nothing."""
+        read = partial(read_actual, desired=conf.topology)
+        try:
+            actual = await retry_until_answered(self.connection, read, _CLUSTER_PATIENCE)
+        except (ConnectionLost, Rejected) as error:
+            raise OperatorError(f"cannot read the streams: {error}; reload again") from None
+        with suppress(BeingRestored):
+            plan(self._declare(conf), actual)
+
+    async def _put_in_force(self, conf: ServerConf) -> None:
         if self._server:
             write_conf(self.folder, conf.text)
             self._server.names |= conf.names  # before a new credential can connect
@@ -349,11 +379,6 @@ class ServerContext:
             taken = format_count(len(conf.credentials.credentials), "credential")
             logger.info("took over %s", taken)
         self.conf = conf
-        try:
-            async with asyncio.timeout(_CLUSTER_PATIENCE if settings.cluster else None):
-                await self._provision(conf)
-        except TimeoutError:
-            raise OperatorError(f"the cluster does not answer: {self._cluster_lacks}") from None
 
     def _resolve(self, settings: BrokerSettings) -> ServerConf:
         # with the space at the last start: the streams' limit must not depend on their content

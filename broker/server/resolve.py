@@ -182,6 +182,8 @@ def _find_contradictions(settings: BrokerSettings, folder: Path, *, secured: boo
             "--cluster and --route go together: the cluster's name, and its other servers, e.g. "
             "nats-route://broker2:6222"
         )
+    if (settings.replicas or 1) > 1 and not settings.cluster:
+        yield f"--replicas {settings.replicas} needs --cluster: one server holds each line once"
     is_local = settings.cluster_listen.is_loopback
     if settings.cluster and not (settings.cluster_secret_file or is_local):
         yield (

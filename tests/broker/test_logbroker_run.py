@@ -105,7 +105,7 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def broker(start_broker: StartBroker, manager: Manager, config: Path) -> Broker:
     environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "3000000"}
-    broker = start_broker("--config", config, environment=environment)
+    broker = start_broker("--site", "here", "--config", config, environment=environment)
     wait_for_state(broker, manager, "READY=1")
     return broker
 
@@ -128,9 +128,7 @@ def test_a_reload_applies_settings_names_others_and_survives_errors(
     def max_age(*lines: str) -> int:
         """Have the settings read again, and return the age that is in force in seconds."""
         config.write_text("\n".join(lines), "utf-8")
-        manager.forget()
-        broker.hang_up()
-        wait_for_state(broker, manager, "READY=1")
+        reload(broker, manager)
         info = ask(broker.ready()["server"], "STREAM.INFO.LOGS")
         return int(info["config"]["max_age"]) // 10**9
 
@@ -147,6 +145,36 @@ def test_a_reload_applies_settings_names_others_and_survives_errors(
 
     assert max_age('max_age = "6h"', "[nats]", "max_connections = 79") == 6 * 3600
     assert "Traceback" not in broker.read_log()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["streams = 2", "partitions = 7", "replicas = 3", 'mirror = "away"'],
+    ids=lambda change: change.split()[0],
+)
+def test_a_refused_reload_puts_nothing_in_force(
+    broker: Broker, manager: Manager, config: Path, change: str
+) -> None:
+    conf, url = broker.store / "nats-server.conf", broker.ready()["server"]
+    ask(url, ("logs.p0.web01", b"a line\n"))
+    before = conf.read_text("utf-8"), ask(url, "STREAM.INFO.LOGS")["config"]
+
+    for times in (1, 2):
+        config.write_text(f"{change}\n[nats]\nmax_connections = 79\n", "utf-8")
+        reload(broker, manager)
+        assert broker.read_log().count("keeping current settings: ") == times
+        assert (conf.read_text("utf-8"), ask(url, "STREAM.INFO.LOGS")["config"]) == before
+
+    options = "--yes", "--store-dir", broker.store, "--output", f"{config.parent}/"
+    added = logbroker("credentials", "add", "admin", "ops", *options)
+    assert added.returncode == 0, added.stderr
+    assert '"max_connections": 79' not in conf.read_text("utf-8")
+
+
+def reload(broker: Broker, manager: Manager) -> None:
+    manager.forget()
+    broker.hang_up()
+    wait_for_state(broker, manager, "READY=1")
 
 
 @pytest.mark.long  # a server is given up after 50 s

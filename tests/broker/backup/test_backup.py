@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,9 @@ async def test_a_backup_has_entries_that_are_written_while_it_reads_them(
 async def test_an_interrupted_restore_leaves_streams_closed_and_can_be_repeated(
     source: Connection, target: Connection, tmp_path: Path, share: float
 ) -> None:
+    await apply(source, Topology(partitions=2, max_age=timedelta(days=7)))
+    await apply(target, Topology(partitions=3, max_bytes=10**9))
+    limits = {"max_age": 86_400 * 10**9, "max_bytes": 10**9, "num_replicas": 1}
     for number in range(40):
         await ship(source, number)
     backup = await taken(source, tmp_path)
@@ -184,6 +187,9 @@ async def test_an_interrupted_restore_leaves_streams_closed_and_can_be_repeated(
         await taken(target, made(tmp_path / "again"))
     (tmp_path / "LOGS.nats").write_bytes(whole)
     await restore(target, tmp_path, backup.archives)
+    config = (await find_streams(target, STREAMS))["LOGS"]["config"]
+    assert config.items() >= limits.items()
+    assert not {name for name in config["metadata"] if "restoring" in name}
     assert await apply(target, Topology(partitions=2)) == ()
     assert await digests(target, 41) == await digests(source, 41)
 

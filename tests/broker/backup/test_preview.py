@@ -67,14 +67,14 @@ def test_a_preview_names_what_is_deleted(changed: dict[str, Any], deleted: set[s
     assert set(preview(ALL, EMPTY | changed)) == deleted
 
 
-def test_a_restored_stream_keeps_the_brokers_replicas_storage_and_max_age() -> None:
-    day = archive("LOGS", max_age=DAY, num_replicas=3, storage="file")
+def test_a_restored_stream_keeps_the_brokers_replicas_storage_and_limits() -> None:
+    day = archive("LOGS", max_age=DAY, num_replicas=3, storage="file", max_bytes=-1)
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
-    there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY}
+    there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY, "max_bytes": 7}
 
     assert adapt(day, {}, NOW) == day
-    assert adapt(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
-    other = adapt(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
+    assert adapt(day, {"LOGS": there}, NOW).config == {"name": "LOGS", **there}
+    other = adapt(day, {"OTHER": there}, NOW).config  # a stream that this broker does not have
     assert (other["num_replicas"], other["max_age"]) == (1, DAY)
     assert adapt(old, {}, NOW).config["max_age"] == 0
 

@@ -1,6 +1,9 @@
 """The six checks, and how they reach monitoring: by `logbroker check` and by metrics."""
 
+import asyncio
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, find_worst, format_nagios, judge
+from broker.inspect.metrics import serve_metrics
 from broker.inspect.status import SiteStatus, StreamPeer
+from broker.provision.apply import apply
+from broker.report import REPORT_SUBJECT
+from broker.topology import Topology
+from nats_logship.app.address import Address
+from nats_logship.client.connection import Connection, Message
 from tests.broker.conftest import Call, StartBroker, ask, logbroker
 from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
-from tests.pages import page
+from tests.pages import fetch, page
 from tests.support.processes import wait_until
 
 _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
@@ -175,6 +184,37 @@ def test_the_command_returns_the_grade_as_its_exit_code(call: Call, logs_url: st
 
 
 @pytest.mark.nats
+def test_a_source_with_more_partitions_is_critical(start_broker: StartBroker) -> None:
+    server = start_broker("--partitions", "2").ready()["server"]
+
+    async def copy_other_partitions(connection: Connection) -> None:
+        config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+        away = {"name": "AWAY", "subjects": ["logs.p2.>", "logs.p4.>"]}
+        await connection.api("STREAM.CREATE.AWAY", away)
+        for partition in (2, 4, 4):
+            await connection.ask(f"logs.p{partition}.web01", b"a line\n")
+        await connection.api("STREAM.UPDATE.LOGS", {**config, "sources": [{"name": "AWAY"}]})
+
+    def is_copied() -> bool:
+        return bool(ask(server, "STREAM.INFO.LOGS")["state"]["messages"] == 3)
+
+    ask(server, copy_other_partitions)
+    wait_until("all is copied", is_copied, 30)
+    found = logbroker("check", "receivers", "--server", server)
+    assert found.returncode == 2
+    assert found.stdout == (
+        "CRITICAL logbroker receivers: nobody receives 3 messages of p2, p4, copied from another "
+        "site: run `logbroker partitions 5`, and start receivers for them\n"
+    )
+
+    ask(server, "STREAM.DELETE.AWAY")  # here its subjects are of the same account
+    spread = logbroker("partitions", "5", "--yes", "--server", server)
+    found = logbroker("check", "receivers", "--server", server)
+    assert spread.returncode == 0, spread.stderr
+    assert found.stdout.startswith("OK logbroker receivers: 3 messages wait")
+
+
+@pytest.mark.nats
 def test_a_check_that_fails_prints_one_line(fresh_url: str, tmp_path: Path) -> None:
     away = logbroker("check", "--server", "nats://127.0.0.1:1")
     bare = logbroker("check", "receivers", "stream", "--server", fresh_url)
@@ -217,3 +257,26 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
     assert [value for key, value in found.items() if key[0] == "retention_purged_messages"] == [0]
     assert page(broker, "/healthz") == (200, "ok\n")
     assert page(broker, "/")[0] == 404
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(("name", "code"), [("n1", 200), ("n2", 503)])
+async def test_healthz_is_about_its_own_server_alone(
+    fresh: Connection, caplog: pytest.LogCaptureFixture, name: str, code: int
+) -> None:
+    async def report(message: Message) -> None:
+        frozen = a_node(name="n2", frozen="full").model_dump_json()
+        await fresh.publish(message.reply, frozen.encode())
+
+    await apply(fresh, Topology(partitions=1))
+    await fresh.subscribe(REPORT_SUBJECT, report)
+    caplog.set_level("INFO")
+    serving = asyncio.create_task(serve_metrics(fresh, Address("127.0.0.1", 0), name))
+    found, deadline = (0, "starting\n"), time.monotonic() + 30
+    while found[1] == "starting\n" and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+        if address := re.search(r"listening on (http://\S+)", caplog.text):
+            found = await asyncio.to_thread(fetch, f"{address[1]}/healthz")
+    serving.cancel()
+
+    assert found == (code, "ok\n" if code == 200 else "n2: full\n")

@@ -212,18 +212,19 @@ async def test_a_stream_that_discards_old_reports_that_it_drops_lines(stream: St
     assert (await stream.state())["first_seq"] == there[0] + 1
 
 
+@pytest.mark.parametrize("name", ["audit", "shipper-audit"])
 async def test_a_durable_consumer_of_others_keeps_what_it_has_not_acknowledged(
-    stream: Stream,
+    stream: Stream, name: str
 ) -> None:
-    body = {"stream_name": STREAM, "config": {"durable_name": "audit", "ack_policy": "explicit"}}
-    await stream.connection.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.audit", body)
+    body = {"stream_name": STREAM, "config": {"durable_name": name, "ack_policy": "explicit"}}
+    await stream.connection.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", body)
     there = await stream.fill(ONE)
     await stream.commit(0, there[-1] + 1)
 
-    await stream.until("the audit", lambda space: space.get("needed_by") == ["consumer audit"])
+    await stream.until("the audit", lambda space: space.get("needed_by") == [f"consumer {name}"])
     assert (await stream.state())["first_seq"] == there[0]
 
-    await stream.connection.api(f"CONSUMER.DELETE.{STREAM}.audit")
+    await stream.connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
     await stream.until("hosts go on", lambda space: space["state"] == "ok")
 
 

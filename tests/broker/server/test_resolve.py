@@ -125,6 +125,7 @@ def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
         ({"http": ANYWHERE}, "^--http 0.0.0.0:4222 .*--allow-anonymous"),
         ({"route": ROUTES}, "--cluster"),
         ({"cluster": "logs"}, "--route"),
+        ({"replicas": 3}, "--replicas 3 needs --cluster"),
         ({"cluster": "c", "route": ROUTES, "cluster_listen": ANYWHERE}, "--cluster-secret-file"),
         ({"site": "a", "site_listen": ANYWHERE}, "add admin NAME --store-dir /.*site NAME"),
         ({"site": "a", "mirror": "a"}, "name other sites"),
