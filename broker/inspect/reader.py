@@ -29,8 +29,6 @@ _EXPIRES = 4  # seconds that a pull waits for messages
 _INACTIVE = 60  # seconds without a pull after which the server deletes the consumer
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
-# seconds after which a replica in touch has stored what there was before, but not what came since
-_IN_TOUCH, _MOST_LAG = 3.0, 1_000
 logger = logging.getLogger(__name__)
 
 
@@ -126,9 +124,9 @@ class MessageReader:
         if self._reader is None or not (await self._connection.client()).is_clustered:
             return
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
-        is_old = asyncio.get_running_loop().time() > began + _IN_TOUCH
+        age = asyncio.get_running_loop().time() - began
         try:
-            require_up_to_date(info, self._reader.server, _MOST_LAG if is_old else 0)
+            require_up_to_date(info, self._reader.server, age)
         except ConnectionLost:
             await self.close()
             raise

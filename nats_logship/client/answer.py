@@ -19,6 +19,9 @@ _CONFIGURATION_ERRORS = {  # the server reports them as its own, but only a pers
     ErrorCode.STREAM_INVALID_CONFIG,
     ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED,  # replicas without a cluster
 }
+IN_TOUCH = 3.0
+"""Seconds after which a replica in touch has stored what there was before."""
+_MOST_LAG = 1_000  # entries, which came since
 _LEASE = 2_500_000_000  # nanoseconds; no election begins within 4 s of contact with a leader
 
 
@@ -114,12 +117,13 @@ def require_certain(info: Mapping[str, Any]) -> None:
         raise ConnectionLost(f"stream {name} has no leader in contact with most of its servers")
 
 
-def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bool:
-    """Whether a server has all messages that a certain `STREAM.INFO` counts.
+def is_up_to_date(info: Mapping[str, Any], server: str, age: float = 0.0) -> bool:
+    """Whether a server has all messages of a certain `STREAM.INFO` that are `age` seconds old.
 
-    Others answer as well: one that has lost contact with the leader lags, and does not know it. One
-    that lags by up to `most_lag` entries counts as up to date, too.
+    Others answer as well: one that has lost contact with the leader lags, and does not know it. For
+    an age above `IN_TOUCH` a replica in touch may lag by what came since.
     """
+    most_lag = _MOST_LAG if age > IN_TOUCH else 0
     if _count_replicas(info) == 1 or server == info["cluster"]["leader"]:
         return True
     return any(
@@ -129,10 +133,10 @@ def is_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> bo
     )
 
 
-def require_up_to_date(info: Mapping[str, Any], server: str, most_lag: int = 0) -> None:
+def require_up_to_date(info: Mapping[str, Any], server: str, age: float = 0.0) -> None:
     """Raise `ConnectionLost` unless a server is up to date by a `STREAM.INFO`, which is certain."""
     require_certain(info)
-    if not is_up_to_date(info, server, most_lag):
+    if not is_up_to_date(info, server, age):
         raise ConnectionLost(f"server {server} may not have all messages")
 
 

@@ -163,6 +163,7 @@ class Batch:
         self._last: Delivery | None = None
         self._ack = ""
         self._moved_hosts: set[str] = set()  # to another partition
+        self._notices: list[str] = []  # of what is so only once the batch is stored
         self.is_full = False
         """Whether the batch takes no more messages."""
 
@@ -252,7 +253,7 @@ class Batch:
     def _reject_poison(self, delivery: Delivery, message: RawMessage) -> None:
         """Raise `MalformedMessage` if an earlier attempt has failed at this message."""
         if reason := self._plan.poison:
-            self._output.notices.append(
+            self._notices.append(
                 f"message {delivery.sequence} of {message.subject} goes into quarantine: "
                 f"logship fails to write it ({reason}); please report this defect"
             )
@@ -324,7 +325,7 @@ class Batch:
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             anomalies=tuple(self._judge.anomalies),
-            notices=tuple(self._output.collect_notices()),
+            notices=(*self._moves.notices, *self._notices),
         )
 
 

@@ -77,15 +77,16 @@ class StreamStates:
     most_age: float = 5.0  # seconds
     _found: dict[str, tuple[float, StreamState]] = field(default_factory=dict)
 
-    async def require_same_stream(self, offset: Offset, partition: int) -> None:
-        """Raise as `require_same_stream`."""
+    async def require_same_stream(self, offset: Offset, partition: int) -> StreamState:
+        """Return the state of an offset's stream; raises as `require_same_stream`."""
         now, name = asyncio.get_running_loop().time(), offset.stream
         if name in self._found and now - self._found[name][0] < self.most_age:
             with suppress(StreamMismatch):
                 find_first_sequence(offset, self._found[name][1], partition)
-                return
+                return self._found[name][1]
         self._found[name] = now, await get_stream_state(self.connection, name)
         find_first_sequence(offset, self._found[name][1], partition)
+        return self._found[name][1]
 
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
@@ -167,6 +168,9 @@ class Claim:
     offset: Offset | None = None
     states: StreamStates | None = None
     """What other partitions have asked about streams, None to ask oneself."""
+    _checked_until: int = 0  # the end of the stream when it was checked last
+    _silent_until: int = 0  # the stream had nothing left for the partition before this sequence
+    _removed: range = range(0)  # sequences that the stream may have lost before they were received
 
     @property
     def _at(self) -> tuple[Connection, str, str]:
@@ -189,14 +193,9 @@ class Claim:
                 continue
             fault("claimed")
             self.offset = offset
-            if offset.epoch > 1 and first > offset.next:
-                logger.warning(
-                    "partition %d: the stream now begins at sequence %d; messages of the partition "
-                    "from sequence %d on, if there were any, are gone and were not received",
-                    self.partition,
-                    first,
-                    offset.next,
-                )
+            self._checked_until = self._silent_until = 0
+            self._removed = range(offset.next if offset.epoch > 1 else first, first)
+            self.report_removed()
             return offset
 
     async def examine(self, now: datetime) -> tuple[Offset, int, int]:
@@ -256,9 +255,31 @@ class Claim:
         if self.offset is not None:
             states = self.states or StreamStates(self.connection)
             try:
-                await states.require_same_stream(self.offset, self.partition)
+                stream = await states.require_same_stream(self.offset, self.partition)
             except StreamMismatch as error:
                 raise self._add_advice(error) from None
+            self._checked_until = stream.until
+            self._removed = range(max(self.offset.next, self._silent_until), stream.first)
+
+    def report_removed(self) -> None:
+        """Log which messages were removed before they were received, by the last check.
+
+        The stream does not know the partition of a message that it has no longer.
+        """
+        if removed := self._removed:
+            self._removed, self._silent_until = range(0), removed.stop
+            logger.warning(
+                "partition %d: messages of the partition from sequence %d to %d, if there were "
+                "any, were removed from the stream before they were received",
+                self.partition,
+                removed.start,
+                removed.stop - 1,
+            )
+
+    def note_silence(self) -> None:
+        """Do that, and note that the partition had nothing left at the last check."""
+        self.report_removed()
+        self._silent_until = self._checked_until
 
     def advance(self, done: Done) -> None:
         """Note what a task has committed in KV."""

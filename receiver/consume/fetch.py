@@ -14,28 +14,23 @@ from contextlib import suppress
 from typing import Any
 
 from nats_logship.app.timestamps import SECOND
-from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import Delivered, Pulled, PullLimits, pull_singly
 from nats_logship.client.stream_reader import Messages, OutOfOrder, StreamReader
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.offset import Offset
-from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import consumer_name, partition_filter
 from receiver.consume.assignment import LARGEST_PULL, Assignment
-from receiver.consume.offset_entry import EntryTaken, StaleRead, confirm_entry
+from receiver.consume.offset_entry import EntryTaken, read_newest
 from receiver.consume.task_end import Arrivals, TaskEnd
 
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _SINGLE = 256  # messages that are pulled one by one; the broker takes 512 requests for a consumer
 _FOLLOW = 10.0  # seconds of a request for new messages: for so long it may outlive us
 _CONNECT = 30.0  # seconds
-_PAUSE = 0.1  # seconds between two readings of the entry
 _FIRST_PULL, _LEAST_PULL = 1024 * 1024, 128 * 1024  # bytes
 _QUICK, _SLOW = 1.0, 5.0  # seconds for a pull
-_TRIES = 5  # to read the entry of the partition, which our own commit may be writing
 _LARGEST = 3 * LARGEST_PULL  # for a single message of a broker that takes larger ones than ours
 
 
@@ -174,17 +169,7 @@ class Fetcher:
         It has reset the consumer first, and our requests took what it was to get; our reset would
         have the consumer go on behind these messages.
         """
-        at = self._connection, OFFSETS_BUCKET, offset_key(self._assignment.partition)
-        for left in reversed(range(_TRIES)):
-            entry = await bucket.read(*at)
-            try:
-                await confirm_entry(*at, entry)
-                break
-            except StaleRead:
-                if not left:
-                    raise
-                await asyncio.sleep(_PAUSE)
-        found = Offset.decode(entry.value) if entry else None
+        found = await read_newest(self._connection, self._assignment.partition)
         if found and found.epoch > self._assignment.epoch:
             raise EntryTaken(found)
 

@@ -34,7 +34,6 @@ from receiver.consume.host_claims import HostClaim, Moves
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
 _TRIES = 5  # counts while the host goes on writing
-_CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
 
 
 class MustWait(Exception):
@@ -203,9 +202,9 @@ class MovesExaminer:
         if other.reached > named:
             return other.reached
         claims = [one.claim for one in ends]
-        is_old = other.now > claims[-1].stored_at + _CAUGHT_UP * SECOND
+        age = (other.now - claims[-1].stored_at) / SECOND - self.patience.skew
         info = await self._info(host, partition)
-        may_count = partial(is_up_to_date, info, most_lag=_MOST_LAG if is_old else 0)
+        may_count = partial(is_up_to_date, info, age=age)
         counter = _Counter(self, other, Subject(partition, host), named, may_count)
         try:
             first = await counter.find_first_waiting(claims)

@@ -5,6 +5,7 @@ such as another receiver's claim, makes the next write fail. A replica that lags
 so the leader confirms the read before a step that cannot be undone.
 """
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 
+_TRIES, _PAUSE = 5, 0.1  # readings of an entry, which we may be writing; seconds between them
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 
 
@@ -94,10 +96,26 @@ class OffsetEntry:
         try:
             self._revision = await bucket.write(*self._at, offset.encode(), self._revision)
         except Conflict:
-            entry = await bucket.read(*self._at)
-            await confirm_entry(*self._at, entry)
-            raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
+            raise EntryTaken(await read_newest(self.connection, self.partition)) from None
         self.offset = offset
+
+
+async def read_newest(connection: Connection, partition: int) -> Offset | None:
+    """Return a partition's offset as the leader confirms it, None for none.
+
+    Raises `StaleRead` only if a replica goes on lagging, or the entry on being written.
+    """
+    at = connection, OFFSETS_BUCKET, offset_key(partition)
+    for left in reversed(range(_TRIES)):
+        entry = await bucket.read(*at)
+        try:
+            await confirm_entry(*at, entry)
+            break
+        except StaleRead:
+            if not left:
+                raise
+            await asyncio.sleep(_PAUSE)
+    return Offset.decode(entry.value) if entry else None
 
 
 async def confirm_entry(

@@ -172,7 +172,7 @@ class _Session:
         if objection := _find_objection(assignment, offset):
             return objection
         if not self.batches:
-            self.done = Done(assignment.partition, offset.next, offset.next)
+            self.done = replace(self.done, first=offset.next, until=offset.next)
         with closing(OpenPartition(assignment, self._destination, offset)) as partition:
             if partition.has_uncommitted:
                 # the commit of a task that died may still be on its way: it must fail from now on
@@ -241,9 +241,8 @@ class _Session:
             batch = Batch(assignment, partition, output, moves, self._plan)
             try:
                 done = _write_messages(batch, chain([first], pulls), reader)
-            except OSError:  # the next session undoes the batch
+            finally:  # what was done to files stays so, also if the batch is undone
                 self._add_notices(output.collect_notices())
-                raise
         self.seconds += time.monotonic() - began
         return done
 
@@ -259,7 +258,6 @@ class _Session:
             raise MustWait(moves.reason)
         for host, received in moves.received.items():
             partition.take_over(host, received.values())
-        self._add_notices(one for one in moves.notices if one not in self.done.notices)
         return moves
 
     async def _examine(self, claims: Iterable[HostClaim], stream: str) -> Moves:

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nats_logship.client.answer import ConnectionLost, require_up_to_date
+from nats_logship.client.answer import IN_TOUCH, ConnectionLost, require_up_to_date
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
@@ -15,7 +15,6 @@ from nats_logship.wire.subjects import partition_filter, wake_name
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
-_IN_TOUCH = 3.0  # seconds; a replica in touch after that has stored what there was before
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class Wake:
         Raises `ConnectionLost` if the server that counts may not have all messages.
         """
         if (await self.connection.client()).is_clustered:
-            await asyncio.sleep(_IN_TOUCH)
+            await asyncio.sleep(IN_TOUCH)
         info, reader = await self.connection.api(f"STREAM.INFO.{self.stream}"), self._reader
         count = await reader.count(at_sequence(sequence))
         require_up_to_date(info, reader.server)

@@ -205,9 +205,9 @@ class PartitionSupervisor:
         return True
 
     async def _check_stream(self) -> None:
-        """Check now and then that the offset still belongs to the stream."""
+        """Check now and then, and while blocked, that the offset still belongs to the stream."""
         now = asyncio.get_running_loop().time()
-        if now - self._checked_at >= self._shared.limits.check_every:
+        if self._attempts or now - self._checked_at >= self._shared.limits.check_every:
             await self.claim.check_stream()
             self._checked_at = now
 
@@ -226,6 +226,7 @@ class PartitionSupervisor:
                 seconds = min(timer.seconds_left(), self._shared.limits.check_every)
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
+                    self.claim.note_silence()
                     await self._check_stream()
                     await self.claim.check_ownership()
                     if timer.is_due:
@@ -243,6 +244,7 @@ class PartitionSupervisor:
         report = await self._wait_for_report(rotation)
         self._meter.is_starting = False
         fault("report_received")
+        self._note_removed(report)
         self.claim.advance(report.done)
         self._is_silent = not report.batches
         if report.batches:
@@ -267,6 +269,14 @@ class PartitionSupervisor:
                 moved = FencedError(f"partition {self._partition}: {detail}")
                 raise TakenOver(self._partition, successor) if successor else moved
         return False
+
+    def _note_removed(self, report: Report) -> None:
+        """Report what was removed before a session that has asked for all that is left."""
+        if report.batches or report.outcome in {Ending.SILENCE, Ending.TIME}:
+            if report.batches and not report.done.pending:
+                self.claim.note_silence()
+            else:  # a session may get nothing although something is left
+                self.claim.report_removed()
 
     def _count(self, report: Report) -> None:
         has_failed = isinstance(report.outcome, Blocked | Superseded)

@@ -1,14 +1,17 @@
 """Messages of all kinds: claims, garbage, gaps, repeats, and messages removed unread."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from broker.topology import Topology
-from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.message import EXPECTED_SEQUENCE, decode_payload
 from nats_logship.wire.streams import STREAM
+from receiver.consume import judging
 from receiver.consume.assignment import Done
 from receiver.storage.anomalies import AnomalyKind
 from tests.conftest import apply_topology
@@ -212,3 +215,27 @@ def test_a_gap_is_reported_as_no_loss_and_foreign_messages_cause_none(limited: P
 
     found = [(one["kind"], one["start"], one["end"]) for one in limited.read_gaps()]
     assert found == [("gap", 10_000, 20_000)]
+
+
+def test_what_happened_in_a_batch_that_is_narrowed_down_is_reported_once(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decode(headers: Mapping[str, str] | None, data: bytes, *more: Any) -> bytes:
+        if data.startswith(b"poison"):
+            raise ValueError("a defect")
+        return decode_payload(headers, data, *more)
+
+    partition = replace(partition, pull=400)
+    partition.lines("web01", b"one")
+    done = partition.receive()
+    partition.live.write_bytes(b"by another program\n")
+    partition.lines("web01", LINE[-300:], b"poison", b"two")
+    monkeypatch.setattr(judging, "decode_payload", decode)
+
+    notices = partition.receive(done.until).notices
+
+    assert partition.read("web01").endswith(LINE[-300:] + b"two\n")
+    assert [payload for _, payload in partition.set_aside()] == [b"poison"]
+    assert len(notices) == 2, notices
+    assert "web01.log: 15 bytes from byte 4 on" in notices[0]
+    assert "message 3 of logs.p0.web01 goes into quarantine" in notices[1]

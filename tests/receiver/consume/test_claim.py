@@ -73,6 +73,27 @@ async def test_a_state_that_is_remembered_clears_an_offset_and_objects_to_none(
         await claim.check_stream()
 
 
+async def test_a_silent_partition_reports_what_was_removed_between_two_checks(
+    connection: Lagging, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = Claim(connection, 0, "r:1", "LOGS")
+    await claim.claim(NOW)
+    for _ in range(4):
+        await connection.ask("logs.p0.web01", b"x")
+    await claim.check_stream()
+    claim.note_silence()
+    assert not caplog.text
+    await connection.ask("logs.p0.web01", b"x")
+    await connection.api("STREAM.PURGE.LOGS")
+    for _ in range(2):
+        await claim.check_stream()
+        claim.note_silence()
+    assert caplog.text.count("from sequence 5 to 5, if there were any, were removed") == 1
+
+    await Claim(connection, 0, "r:2", "LOGS").claim(NOW)
+    assert caplog.text.count("from sequence 1 to 5, if there were any, were removed") == 1
+
+
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
     for _ in range(8):
         await connection.ask("logs.p0.web01", b"x")

@@ -35,7 +35,7 @@ from tests.receiver.supervised import RequestCounter, Supervised
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-_LONG = SessionLimits(60.0, 60.0, 0.01)
+_LONG = SessionLimits(3600.0, 3600.0, 0.01)
 
 
 async def lines(partition: Partition, *payloads: bytes) -> int:
@@ -167,6 +167,43 @@ def unreachable(partition: Partition) -> Iterator[None]:
     away.rename(partition.output)
 
 
+@pytest.mark.parametrize("keep", [0, 1], ids=["all", "all_but_one"])
+async def test_messages_removed_while_a_partition_is_blocked_are_logged(
+    partition: Partition, caplog: pytest.LogCaptureFixture, keep: int
+) -> None:
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        with unreachable(partition):
+            await lines(partition, b"2", b"3", b"4")
+            await loop.until(lambda: loop.meter.sorted_partitions[0].blocked is not None)
+            await loop.connection.api("STREAM.PURGE.LOGS", {"keep": keep})
+            await RequestCounter(loop.connection).wait(20)
+        await loop.until(lambda: loop.meter.sorted_partitions[0].blocked is None)
+        assert partition.read("web01") == (b"1\n4\n" if keep else b"1\n")
+        await lines(partition, b"5")
+        await loop.until(lambda: partition.read("web01").endswith(b"5\n"))
+    removed = f"messages of the partition from sequence 2 to {4 - keep}, if there were any"
+    assert caplog.text.count(removed) == caplog.text.count("if there were any") == 1
+
+
+async def test_removed_messages_of_other_partitions_are_no_loss(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(partition, number=1)
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await lines(other, b"2", b"3")
+        await RequestCounter(loop.connection).wait(20)  # the partition is known to be silent
+        with unreachable(partition):
+            await lines(partition, b"4")
+            await loop.until(lambda: loop.meter.sorted_partitions[0].blocked is not None)
+            await loop.connection.api("STREAM.PURGE.LOGS", {"seq": 4})
+        await loop.has(b"1\n4\n")
+    assert "if there were any" not in caplog.text
+
+
 async def test_a_deleted_bucket_blocks_the_partition_once_it_is_made_again(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -198,37 +235,39 @@ async def test_a_stop_without_the_broker_ends_soon(own_broker: Server, tmp_path:
             await loop.supervisor.wake.close()
 
 
-async def join_second_task(loop: Supervised) -> None:
-    """Write a line, and return while a session joins the second task, which lasts for a minute.
+async def end_tasks(loop: Supervised) -> None:
+    while True:
+        loop.slot.end_task()
+        await asyncio.sleep(0.05)
 
-    The first task, of one batch, begins only once somebody waits for the second one.
+
+async def join_long_task(loop: Supervised) -> None:
+    """Have a line received; return while a session joins a task that lasts for an hour.
+
+    Not every first task has received the line: the timer is due at a start, and ends it.
     """
-    loop.may_run.clear()
     await lines(loop.partition, b"1")
-    await loop.until(lambda: loop.jobs == 1)
-    second = asyncio.create_task(loop.slot.joining.wait())
-    await asyncio.sleep(0)
-    loop.may_run.set()
-    async with asyncio.timeout(20):
-        await second
+    await loop.has(b"1\n")
+    ending = asyncio.create_task(end_tasks(loop))
+    await loop.until(lambda: loop.meter.sorted_partitions[0].batches > 0)
+    async with asyncio.timeout(40):
+        await loop.slot.joining.wait()
+    ending.cancel()
 
 
 async def test_a_request_made_while_sessions_join_a_task_ends_it(partition: Partition) -> None:
     async with Supervised(partition, often=True, session=_LONG) as loop:
-        await join_second_task(loop)
+        await join_long_task(loop)
         loop.supervisor.timer.asked.set()
-        async with asyncio.timeout(45):  # less than its session lasts by itself
-            await loop.shared.closed.wait()
+        await loop.until(loop.shared.closed.is_set)
     assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
 
 
 async def test_a_session_dealt_away_while_it_joins_a_task_moves(partition: Partition) -> None:
     async with Supervised(partition, often=True, session=_LONG, slots=2, index=1) as loop:
-        await join_second_task(loop)
+        await join_long_task(loop)
         first, _second = loop.shared.slots
         loop.shared.use_slots(1)
-        async with asyncio.timeout(45):
-            await first.joining.wait()
         await loop.until(lambda: first.has_reported)
 
 
