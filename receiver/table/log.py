@@ -2,7 +2,8 @@
 
 delta-rs makes no fsync, accepts a transaction again through a fresh handle, and by default commits
 behind whatever was committed meanwhile. So a commit here names the one version after that of the
-handle, on which the transactions were read.
+handle, on which the transactions were read. If another program has taken that version, the same
+files go into the next one, unless its commits changed our transactions or files that we remove.
 """
 
 import json
@@ -32,6 +33,7 @@ _PARTITIONED = ["date"]
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _CHECKPOINT_EVERY = 20  # versions
+_ATTEMPTS = 20  # to commit before other programs do
 
 Filter = tuple[str, str, Any]
 
@@ -202,9 +204,6 @@ class Log:
 
     def exchange(self, old: Iterable[KnownFile], new: Iterable[File]) -> None:
         """Commit new files with the same rows in place of old ones; raises as `append`."""
-        old = [*old]
-        if not {one.path for one in old} <= {one.path for one in self.files()}:
-            raise Overtaken("files that were merged have been changed meanwhile")
         removed = [_remove(one, is_gone=False) for one in old]
         self._commit([*removed, *(_add(one, is_new=False) for one in new)], {})
 
@@ -221,20 +220,50 @@ class Log:
         )
         with self._trouble():
             self._require_version()
-            try:
-                self.table.create_write_transaction(
-                    list(actions),
-                    mode="append",
-                    schema=self.table.schema(),
-                    partition_by=_PARTITIONED,
-                    commit_properties=properties,
-                    post_commithook_properties=_NOTHING_ELSE,
-                )
-            except CommitFailedError as error:
-                raise Overtaken(explain(error)) from None
+            for left in reversed(range(_ATTEMPTS)):
+                self._require_files(actions)
+                try:
+                    self.table.create_write_transaction(
+                        list(actions),
+                        mode="append",
+                        schema=self.table.schema(),
+                        partition_by=_PARTITIONED,
+                        commit_properties=properties,
+                        post_commithook_properties=_NOTHING_ELSE,
+                    )
+                    break
+                except CommitFailedError as error:
+                    if not left:
+                        raise Overtaken(explain(error)) from None
+                self._rebase(transactions)
             fault("table_committed")
             self.table.update_incremental()
             self.sync()
+
+    def _rebase(self, transactions: Iterable[str]) -> None:
+        """Read the commits of others; raises `Overtaken` if they changed our transactions."""
+        known = [self.transaction(name) for name in transactions]
+        self.refresh()
+        self._require_ours()
+        if known != [self.transaction(name) for name in transactions]:
+            raise Overtaken("its progress has been changed meanwhile")
+
+    def _require_files(self, actions: Iterable[AddAction | RemoveAction]) -> None:
+        """Raise if new files are not where we read, or old ones not in the version that was read.
+
+        A file of an executor that does not share our folder is seen by no reader.
+        """
+        old = {one.path for one in actions if isinstance(one, RemoveAction)}
+        if old and not old <= {one.path for one in self.files()}:
+            raise Overtaken("files to be removed have been changed meanwhile")
+        new = {one.path: one.size for one in actions if isinstance(one, AddAction)}
+        for found in self.location.file_system.get_file_info([*new]) if new else ():
+            if found.size != (size := new[found.path]):
+                raise OperatorError(
+                    f"executors wrote {self.location.root}/{found.path} ({size} bytes), which this "
+                    "machine does not see: nothing was committed; share the folder with all "
+                    "executors, or give a --table in an object store (s3://…)"
+                )
 
     def _require_version(self) -> None:
         """Raise if the version that was read is not there: delta-rs does not notice it.

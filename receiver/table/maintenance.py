@@ -27,8 +27,9 @@ class Maintenance:
 
     Files are kept for `grace` after they were merged, lines for `keep` (0: for ever). After a boot
     the clock may be years ahead, so `keep` counts back from the newest day of `lines`, if that is
-    earlier. delta-rs measures age by the machine's clock: while that is far ahead of that day,
-    neither old versions nor old files are deleted.
+    earlier. The broker's clock may be as wrong, so a day far ahead of the others is not counted
+    from before the next one. delta-rs measures age by the machine's clock: while that is far ahead
+    of the newest day, neither old versions nor old files are deleted.
     """
 
     meter: TableMeter
@@ -51,8 +52,11 @@ class Maintenance:
     def _run(self, logs: Sequence[Log], now: datetime) -> None:
         for log in logs:
             log.refresh()
-        newest = max((one.day for one in logs[0].files()), default=_NO_DAY)
+        days = sorted({one.day for one in logs[0].files()})
+        before, newest = [_NO_DAY, _NO_DAY, *days][-2:]
         is_ahead = now.date() - newest > _MOST_AHEAD
+        if before != _NO_DAY and newest - before > _MOST_AHEAD:
+            newest = before
         for log in logs:
             self._remove_old_days(log, min(now.date(), newest))
             if log.checkpoint() and not is_ahead:

@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.faults import fault
-from nats_logship.app.timestamps import Moment, format_datetime
+from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, to_datetime
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import resolve_moment
+from nats_logship.client.find import find_message, find_sequence, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.table_progress import StreamProgress
 from receiver.driver.stopping import run_unless_stopped
@@ -39,6 +40,7 @@ _PAUSE = 5.0  # seconds after a failure
 _RETRY = 60.0  # seconds until a round that failed is tried again, or the interval if it is shorter
 _ATTEMPTS = 3  # with --once
 _LOGGED = 10  # gaps of a round
+_LAST = 1000  # messages of which one has lines, to compare it with the stream
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +92,7 @@ class TableWriter:
     _targets: dict[tuple[str, str], int] | None = None
     _due: float = 0.0
     _retry: float = 0.0  # when a round that failed may be tried again
+    _compared: dict[str, float] = field(default_factory=dict)  # streams, by time of connection
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until a stop. Raises `FencedError`, OperatorError for a table that is in use."""
@@ -173,7 +176,8 @@ class TableWriter:
             state = await get_stream_state(self.connection, name)
             moment = self.since if is_new else state.first
             beginning = await resolve_moment(self.connection, moment, state)
-            start = find_start(state, self.lines.transaction, beginning)
+            known = await self._cut_lost_end(state)
+            start = find_start(known, self.lines.transaction, beginning)
             key, own = (name, state.created), transaction_name(name, state.created)
             plan.unknown |= self.lines.transaction(own) is None
             plan.removed += start.removed
@@ -181,6 +185,29 @@ class TableWriter:
             plan.starts[key] = start.first
         self.meter.note_plan(plan.behind)
         return plan
+
+    async def _cut_lost_end(self, state: StreamState) -> StreamState:
+        """Return the state that a stream had when it lost its end, though it has grown since.
+
+        Then it has other messages at sequences that are written, stored later than those. Only a
+        broker that was restarted has lost anything, so each connection is checked once.
+        """
+        end = self.lines.transaction(transaction_name(state.name, state.created))
+        connected_at = self.connection.connected_at
+        is_compared = self._compared.get(state.key) == connected_at
+        if is_compared or end is None or end > state.until:
+            return state
+        last = [("sequence", ">=", end - _LAST), ("sequence", "<", end), ("pos", "=", 0)]
+        columns, where = ("sequence", "time"), [("stream", "=", state.key), *last]
+        rows = await asyncio.to_thread(self.lines.read, columns, where)
+        sequence, stored_at = max(map(itemgetter(*columns), rows), default=(0, EPOCH))
+        found = await find_message(self.connection, state.name, {"seq": sequence}) if rows else None
+        if found is None or to_datetime(found.stored_at) == stored_at:
+            self._compared[state.key] = connected_at
+            return state
+        after = stored_at + timedelta(microseconds=1)
+        first = await find_sequence(self.connection, state.name, after)
+        return replace(state, until=min(first or sequence, sequence))
 
     def _cap(self, state: StreamState) -> StreamState:
         """Return the state with the end that the stream had at first, with --once."""

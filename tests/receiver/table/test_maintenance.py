@@ -75,6 +75,22 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_days(logs: tuple[Lo
         assert [days_of(log) for log in logs] == [days[-6:]] * 2, now
 
 
+def test_lines_of_one_day_that_is_far_ahead_of_the_others_remove_no_more_days(
+    logs: tuple[Log, Log],
+) -> None:
+    days = [NOON.date() - number * DAY for number in reversed(range(8))]
+    far = (NOON + FAR).date()  # by the clock of the broker, too
+    for log in logs:
+        add_days(log, *days, far)
+
+    maintain(logs, NOON + FAR, keep=5 * DAY)
+    assert [days_of(log) for log in logs] == [[*days[-6:], far]] * 2
+
+    add_days(logs[0], far + DAY)
+    maintain(logs, NOON + FAR + DAY, keep=5 * DAY)
+    assert days_of(logs[0]) == [far, far + DAY]
+
+
 def test_gaps_end_by_the_days_of_lines_and_are_kept_without_lines(logs: tuple[Log, Log]) -> None:
     lines, gaps = logs
     add_days(gaps, NOON.date(), (NOON + FAR).date())  # of a wrong clock

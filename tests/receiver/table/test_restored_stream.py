@@ -1,11 +1,16 @@
 """A table whose broker was restored from an older backup: what is there twice, and what is not."""
 
+import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nats_logship.client.connection import Connection
 from receiver.table.location import Location
-from tests.receiver.table.tabled import Tabled
+from receiver.table.writer import TableWriter
+from tests.conftest import Server
+from tests.receiver.table.tabled import Tabled, make_writer
 from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.nats, pytest.mark.journey]
@@ -55,3 +60,48 @@ def test_gaps_names_the_first_copy_of_lines_that_are_shipped_again_and_nothing_i
         "remains": [*before, *again, *numbered(10, 15).splitlines()],
         "gone": before,
     }
+
+
+@pytest.mark.parametrize("is_new_writer", [True, False])
+@pytest.mark.parametrize("is_last_readable", [True, False])
+async def test_a_stream_that_grew_again_after_it_lost_its_end_is_written_from_there(
+    own_broker: Server,
+    tmp_path: Path,
+    is_new_writer: bool,
+    is_last_readable: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def put(source: Path, target: Path) -> None:
+        own_broker.stop()
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        own_broker.start()
+
+    async def write() -> None:
+        if is_new_writer or not writers:
+            connection = Connection([own_broker.url], "tests")
+            writers.append(make_writer(connection, own_broker.url, tabled.location, every=0.0))
+        for _ in range(3):  # polls
+            await writers[-1]._work()
+
+    store, backup = tmp_path / "own-server" / "store", tmp_path / "backup"
+    tabled = Tabled(own_broker.url, Location(str(tmp_path / "table")))
+    writers = list[TableWriter]()
+    await asyncio.to_thread(tabled.publish_some, 3, "before")
+    await write()
+    await asyncio.to_thread(put, store, backup)
+    await asyncio.to_thread(tabled.publish_some, 3, "lost")
+    if not is_last_readable:
+        await asyncio.to_thread(tabled.publish, ("logs.p0.x", b"x", {"Log-Agent": "1-1"}))
+    await write()
+    await asyncio.to_thread(put, backup, store)
+    await asyncio.to_thread(tabled.publish_some, 6, "again")
+    await write()
+    for writer in writers:
+        await writer.connection.close()
+
+    written = sorted(line for (line,) in await asyncio.to_thread(tabled.rows, "line"))
+    assert written == sorted(b"".join(tabled.sent.values()).decode().splitlines())
+    [gap] = [one for one in await asyncio.to_thread(tabled.gaps) if one["kind"] == "removed"]
+    assert (gap["first"], gap["until"]) == (4, 7 if is_last_readable else 8)
+    assert "it lost its end" in caplog.text

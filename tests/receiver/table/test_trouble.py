@@ -465,7 +465,10 @@ def test_gaps_that_cannot_be_written_are_one_plain_error(tabled: Tabled) -> None
         tabled.write()
 
 
-def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_files_that_another_program_has_changed_are_not_exchanged(
+    tabled: Tabled, is_known: bool
+) -> None:
     for _ in range(2):
         tabled.publish_some(3)
         tabled.write()
@@ -475,7 +478,8 @@ def test_files_that_another_program_has_changed_are_not_exchanged(tabled: Tabled
     _, merged = merge_files(Group(tuple(old), log.location, log.form))
     assert isinstance(merged, File)
     tabled.lines.delete("host = 'web01'")
-    log.refresh()
+    if is_known:
+        log.refresh()
 
     with pytest.raises(Overtaken):
         log.exchange(old, [merged])
