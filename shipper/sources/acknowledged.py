@@ -11,7 +11,7 @@ from collections.abc import Callable
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.sources.files.memory import find_forgettable
-from shipper.sources.files.sampling import is_gone
+from shipper.sources.files.sampling import find_there
 from shipper.sources.source import Source
 
 
@@ -61,10 +61,10 @@ class Acknowledged:
         seen = {file: now - (steady - at) for file, at in self._seen_at.items()}
         unwanted = (one for one in unfollowed if not (_is_journal(one) or source.may_find(one)))
         old = find_forgettable(unwanted, now, source.deleted_files, seen)
-        there = {(one.path, one.inode) for one in source.files()}
+        there = {(_folder_of(one.path), one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
-        left = [one for one in old if (one.path, one.identity.inode) not in there]
-        kept = await asyncio.to_thread(lambda: {one.file for one in left if not is_gone(one)})
+        left = [one for one in old if (_folder_of(one.path), one.identity.inode) not in there]
+        kept = await asyncio.to_thread(find_there, left)
         self._seen_at |= dict.fromkeys(kept, steady)
         # the scan may have found a file again meanwhile
         if gone := {one.file for one in old} - kept - _followed(source):
@@ -74,6 +74,10 @@ class Acknowledged:
 def _is_journal(cursor: Cursor) -> bool:
     """Whether it is one that may be read again, however long the agent runs without --journal."""
     return cursor.unit == "entries" and not cursor.ended
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _followed(source: Source) -> set[str]:

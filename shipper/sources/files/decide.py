@@ -28,7 +28,7 @@ any of these        Unseen: is not open                             REMEMBERED  
                     LEFT_OUT: it cannot, or must not, be followed   REMEMBERED  -
 
 (1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
-(2) It has a name somewhere, and descriptors are not short.
+(2) It has a name somewhere, or a writer, and descriptors are not short.
 
 A file in the states COPY and LEFT becomes FOUND again when it changes. A REMEMBERED file is
 followed again when a FOUND one has its bytes.
@@ -98,8 +98,8 @@ class Unseen(NamedTuple):
 
     `has_all`: what was read of it is still there. `is_overdue`: it is held for longer than the
     limit. `is_finished`: it is read to its end and was not written to for the grace. `is_stored`:
-    all that was read is acknowledged. `is_writable`: it has a name somewhere, and descriptors are
-    not short, so that it may be held for a writer.
+    all that was read is acknowledged. `is_writable`: it has a name somewhere, or a writer, and
+    descriptors are not short, so that it may be held for a writer.
     """
 
     is_open: bool = False
@@ -266,11 +266,12 @@ def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
         return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)
     if sample.is_in_live:
         return Decision(FileState.COPY)
-    for cursor, presence, _ in group:
+    for cursor, presence, key in group:
         # another file may begin like one that is nowhere, and that it cannot be compared with
         is_part = presence is not Presence.MISSING or sample.copy_of == cursor.file
         is_like = (is_part and sample.is_part_of(cursor)) or sample.is_copy_of(cursor)
-        if is_like and _is_enough(sample, cursor, HEADS[presence].min_head_to_match):
+        min_head = 1 if key in sample.made_beside else HEADS[presence].min_head_to_match
+        if is_like and _is_enough(sample, cursor, min_head):
             return Decision(FileState.COPY, (), cursor)
     return _decide_unlike(found, group)
 

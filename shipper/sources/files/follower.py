@@ -431,7 +431,7 @@ class Follower(Source):
             is_overdue=file.is_held_too_long(now, self._limits),
             is_finished=file.is_read and file.is_at_rest(now, self._limits),
             is_stored=file.offset <= self.stored(file.file),
-            is_writable=file.is_linked and reader.has_space,
+            is_writable=(file.is_linked or reader.has_writer(key)) and reader.has_space,
         )
         self._catalogue.note_unseen(file, unseen, sample, now)
 

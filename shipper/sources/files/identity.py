@@ -143,6 +143,7 @@ class Sample:
     of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
     `differs_from` are files of its group that begin alike, but do not have its content.
+    `made_beside` are deleted files of its content that it was made beside, as a copy is.
     `born`: when it was made, in nanoseconds since the epoch; 0 if unknown.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
@@ -158,6 +159,7 @@ class Sample:
     end: Cursor | None = None
     is_in_live: bool = False
     differs_from: Collection[FileKey] = ()
+    made_beside: Collection[FileKey] = ()
     is_partial: bool = False
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")

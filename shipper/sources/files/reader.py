@@ -7,9 +7,11 @@ thread.
 import errno
 import os
 import resource
+import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fcntl import F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK, fcntl
 from functools import partial
 
 from shipper.sources.files.cutter import Cutter
@@ -159,6 +161,21 @@ class FileReader:
         """Whether an open file has a name anywhere."""
         with suppress(OSError):  # another machine deleted it
             return os.fstat(self._open[key]).st_nlink > 0
+        return False
+
+    def has_writer(self, key: FileKey) -> bool:
+        """Whether a process has an open file open for writing; False if that is not known.
+
+        Its owner, root and CAP_LEASE are refused a lease then. Nobody opens a deleted file, so the
+        lease is not broken; SIGURG, in place of SIGIO, would end no process.
+        """
+        descriptor = self._open[key]
+        try:
+            fcntl(descriptor, F_SETSIG, signal.SIGURG)
+            fcntl(descriptor, F_SETLEASE, F_RDLCK)
+            fcntl(descriptor, F_SETLEASE, F_UNLCK)
+        except OSError as error:
+            return error.errno == errno.EAGAIN
         return False
 
     def has_its_content(self, file: FollowedFile) -> bool:

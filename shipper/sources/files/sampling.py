@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -82,14 +83,39 @@ def size_at(cursor: Cursor) -> int | None:
     return None
 
 
-def is_gone(cursor: Cursor) -> bool:
-    """Whether a file left its path; False if that cannot be seen now."""
+def find_there(cursors: Iterable[Cursor]) -> set[str]:
+    """Return the ids of files that are at their paths or, rotated, elsewhere in their folders.
+
+    Also of those that cannot be seen now. An inode is that of the file that was read last.
+    """
+    found, listed = set[str](), dict[str, Collection[int] | None]()
+    rotated: dict[tuple[str, int], str] = {}
+    for one in sorted(cursors, key=lambda cursor: cursor.seen):
+        folder, inode = os.path.dirname(one.path), one.identity.inode  # noqa: PTH120
+        try:
+            is_there = os.stat(one.path).st_ino == inode  # noqa: PTH116 - a path of any bytes
+        except FileNotFoundError:
+            is_there = False
+        except OSError:  # its folder is closed to us, or its file system is away
+            is_there = True
+        if not is_there and folder not in listed:
+            listed[folder] = _list_inodes(folder)
+        if is_there or (inodes := listed[folder]) is None:
+            found.add(one.file)
+        elif inode in inodes:
+            rotated[folder, inode] = one.file
+    return found.union(rotated.values())
+
+
+def _list_inodes(folder: str) -> Collection[int] | None:
+    """Return the inodes in a folder; None if it cannot be listed now."""
     try:
-        return os.stat(cursor.path).st_ino != cursor.identity.inode  # noqa: PTH116 - any bytes
+        with os.scandir(folder) as entries:
+            return {entry.inode() for entry in entries}
     except FileNotFoundError:
-        return True
-    except OSError:  # its folder is closed to us, or its file system is away
-        return False
+        return ()
+    except OSError:
+        return None
 
 
 def sample(
@@ -113,6 +139,10 @@ def sample(
     """
     found: dict[FileKey, Sample | OSError] = {}
     lives: dict[str, Sample] = {}
+    heads: dict[FileEntry, bytes] = {}
+    by_group = defaultdict[str, dict[FileEntry, Original]](dict)
+    for one, original in originals.items():
+        by_group[one.group][one] = original
     for entry in sorted(asked, key=lambda one: (not one.is_live, one.compression is not None)):
         live = lives.get(entry.group)
         seen = _probe(
@@ -130,7 +160,7 @@ def sample(
             elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compare(live, seen)
             if isinstance(seen, Sample) and not entry.is_live:
-                seen = _compare_with_originals(seen, originals)
+                seen = _compare_with_originals(seen, by_group[entry.group], heads)
         if seen is not None:
             found[entry.key] = seen
     return found
@@ -153,19 +183,44 @@ def _compare(live: Sample, rotated: Sample) -> Sample | None:
     return replace(rotated, is_in_live=bool(now.fits), differs_from=others)
 
 
-def _compare_with_originals(seen: Sample, originals: Mapping[FileEntry, Original]) -> Sample:
-    """Return the sample with the originals of its group whose content the file does not have."""
-    others = set(seen.differs_from)
+def _compare_with_originals(
+    seen: Sample, originals: Mapping[FileEntry, Original], heads: dict[FileEntry, bytes]
+) -> Sample:
+    """Return the sample with the originals of its group whose content the file does not have.
+
+    `heads` keeps how each original begins: there may be thousands of it and of such files.
+    """
+    others, beside = set(seen.differs_from), set[FileKey]()
     for one, known in originals.items():
-        if one.group == seen.entry.group:
-            with suppress(OSError), _open(one, known.descriptor) as original:
-                is_plain = one.compression is None  # it may be another file by now
-                head = os.pread(original, HEAD_BYTES, 0) if is_plain else known.beginning
-                # if a file is rotated each second, decompressing all pairs takes too long
-                begins_alike = seen.head.startswith(head) or head.startswith(seen.head)
-                if not (begins_alike and _has_content(seen, one, original)):
+        with suppress(OSError):  # it may be another file by now
+            if one not in heads:
+                heads[one] = _read_head(one, known)
+            head = heads[one]
+            # if a file is rotated each second, decompressing all pairs takes too long
+            if not (seen.head.startswith(head) or head.startswith(seen.head)):
+                others.add(one.key)
+                continue
+            with _open(one, known.descriptor) as original:
+                if not _has_content(seen, one, original):
                     others.add(one.key)
-    return replace(seen, differs_from=others)
+                elif 0 < seen.born <= _find_deletion(original):
+                    beside.add(one.key)
+    return replace(seen, differs_from=others, made_beside=beside)
+
+
+def _read_head(one: FileEntry, known: Original) -> bytes:
+    """Return how an original begins; raises OSError."""
+    if one.compression is not None:
+        return known.beginning
+    with _open(one, known.descriptor) as original:
+        return os.pread(original, HEAD_BYTES, 0)
+
+
+def _find_deletion(descriptor: int) -> int:
+    """Return when a file lost its last name; 0 if it has one, or was written to since."""
+    status = os.fstat(descriptor)
+    is_deleted = not status.st_nlink and status.st_mtime_ns < status.st_ctime_ns
+    return status.st_ctime_ns if is_deleted else 0
 
 
 @contextmanager
@@ -246,7 +301,9 @@ def sample_plain(
         return os.pread(descriptor, position - start, start)
 
     end = os.fstat(descriptor).st_size
-    tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
+    begun = os.pread(descriptor, HEAD_BYTES, 0)
+    likely = (cursor for cursor in cursors if _has_head_of(cursor, begun))
+    tails = {one.file: before(one.offset, one.identity.tail_length) for one in likely}
     ending = before(end)
     last = _find_last_line(before, end) if from_end else 0
     behind = last, before(last)
@@ -286,12 +343,17 @@ def _find_fitting(
 ) -> set[str]:
     fitting = set()
     for cursor in cursors:
-        # a compressed file has tails of those cursors only that its head fits
-        known, tail = cursor.identity, tails.get(cursor.file, b"")
-        same_head = fingerprint(head[: known.head_length]) == known.head_hash
-        if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
+        # there are tails of those cursors only that the head fits
+        tail, has_size = tails.get(cursor.file, b""), size >= cursor.offset
+        is_same = has_size and fingerprint(tail) == cursor.identity.tail_hash
+        if is_same and _has_head_of(cursor, head):
             fitting.add(cursor.file)
     return fitting
+
+
+def _has_head_of(cursor: Cursor, head: bytes) -> bool:
+    known = cursor.identity
+    return fingerprint(head[: known.head_length]) == known.head_hash
 
 
 def _sample_compressed(

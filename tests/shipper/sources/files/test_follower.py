@@ -16,6 +16,7 @@ from nats_logship.wire.message import Identity
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
+from shipper.sources.files.identity import fingerprint
 from shipper.sources.files.records import RecordRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
@@ -458,6 +459,41 @@ async def test_rotated_files_whose_disk_is_mounted_late_are_not_shipped_again(
     host.move("unmounted", "logs")
 
     await require_nothing_new(host, acknowledged)
+
+
+async def test_rotated_files_that_are_not_selected_for_8_days_are_not_shipped_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("logs/app.log*")
+    acknowledged = await rotate_100_times(host)
+    await host.retarget("other.log")
+    await scan_for_a_minute(host, acknowledged)
+    host.later += 8 * DAY
+    await scan_for_a_minute(host, acknowledged)
+    await host.retarget("logs/app.log*")
+
+    await require_nothing_new(host, acknowledged)
+
+
+async def test_positions_of_deleted_files_are_forgotten_though_others_have_their_inodes(
+    host: Host,
+) -> None:
+    acknowledged, live = Acknowledged(host.steady), host.folder / "app.log"
+    host.follower.stored = acknowledged.position
+    live.write_bytes(b"1\n")
+    identity = Identity(live.stat().st_ino, 2, fingerprint(b"0\n"), 2, fingerprint(b"0\n"))
+    old = {f"f{n}": Cursor(f"f{n}", f"{live}", 2, identity, n) for n in range(100)}
+    (host.folder / "other").touch()
+    other = identity._replace(inode=(host.folder / "other").stat().st_ino)
+    old |= {f"f{n}": Cursor(f"f{n}", f"{live}", 2, other, n) for n in range(100, 200)}
+    acknowledged.positions = Positions(old)
+    for _ in range(2):
+        await host.ship()
+        acknowledged.add_found(host.follower)
+        host.later += 8 * DAY
+        await acknowledged.forget_gone(host.follower, host.clock())
+
+    assert acknowledged.positions.files.keys() == {"f199", *host.positions.files}
 
 
 async def test_an_agent_that_often_restarts_keeps_a_bounded_number_of_old_positions(

@@ -1,5 +1,6 @@
 """Rotation is succession at a path, whatever the names; what is not found again is reported."""
 
+import asyncio
 import itertools
 import os
 from collections.abc import Awaitable, Callable
@@ -215,6 +216,37 @@ async def test_a_file_that_was_moved_elsewhere_is_held_as_long_as_a_deleted_one(
     assert host.follower.files() == []
 
 
+async def test_a_deleted_file_is_held_for_its_writer(make_host: MakeHost) -> None:
+    host = make_host("app.log", hold=3600.0)
+    with (host.folder / "app.log").open("ab", buffering=0) as writer:
+        for number in range(3):
+            writer.write(lines(f"{number}"))
+            await host.ship_out()
+            (host.folder / "app.log").unlink(missing_ok=True)
+            await host.ship_out()
+        host.later += 3600 * SECOND
+        await host.ship_out()
+        assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
+
+    assert host.shipped == lines("0") + lines("1") + lines("2")
+
+
+async def test_a_deleted_file_is_held_no_longer_once_its_writer_has_closed_it(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log", hold=3600.0)
+    with (host.folder / "app.log").open("ab", buffering=0) as writer:
+        writer.write(lines("0"))
+        await host.ship()
+        (host.folder / "app.log").unlink()
+        await host.ship_out()
+        assert host.follower.open_files == 1
+    await host.ship_out()
+
+    assert host.follower.open_files == 0
+    assert host.shipped == lines("0")
+
+
 @pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
 async def test_a_rotation_that_copies_each_file_over_the_older_one_ships_each_line_once(
     host: Host, *, is_down: bool
@@ -235,6 +267,73 @@ async def test_a_rotation_that_copies_each_file_over_the_older_one_ships_each_li
 
     assert host.shipped == expected
     assert {notice.lost for notice in host.reported(NoticeKind.TRUNCATED)} <= {0}
+
+
+def delete_behind_copy(host: Host) -> None:
+    (host.folder / "app.log.1").write_bytes((host.folder / "app.log").read_bytes())
+    (host.folder / "app.log").unlink()
+
+
+def replace_behind_copy(host: Host) -> None:
+    (host.folder / "app.log.1").write_bytes((host.folder / "app.log").read_bytes())
+    host.write("new", b"")
+    host.move("new", "app.log")
+
+
+@pytest.mark.parametrize("rotate", [delete_behind_copy, replace_behind_copy])
+@pytest.mark.parametrize("is_seen", [False, True], ids=["at once", "later"])
+async def test_a_few_lines_that_are_copied_before_their_file_is_deleted_are_shipped_once(
+    host: Host, rotate: Callable[[Host], None], *, is_seen: bool
+) -> None:
+    for number in range(3):
+        host.write("app.log", b"%d\n" % number)
+        await host.ship_out()
+        for older in range(number, 0, -1):
+            host.move(f"app.log.{older}", f"app.log.{older + 1}")
+        rotate(host)
+        if is_seen:
+            await host.ship_out()
+    host.write("app.log", b"3\n")
+    await host.ship_out()
+
+    assert host.shipped == b"0\n1\n2\n3\n"
+
+
+async def test_a_rotated_file_with_the_few_lines_of_one_deleted_before_is_shipped(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app.log", listen=False)
+    for _ in range(3):
+        host.write("app.log", b"OK\n")
+        await host.ship()
+        (host.folder / "app.log").unlink()
+        await asyncio.sleep(0.05)  # the file system's clock ticks
+        host.write("app.log", b"OK\n")
+        host.move("app.log", "app.log.1")
+        await host.ship()
+        (host.folder / "app.log.1").unlink()
+
+    assert host.shipped == b"OK\n" * 6
+
+
+async def test_each_of_many_rotated_files_is_read_once_to_compare_its_beginning(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        host.write("app.log", lines(f"old {number}"))
+        await host.ship()
+        host.move("app.log", f"app.log-20260101{number:02}")
+    await host.ship()
+    for number in range(60):
+        host.write(f"app.log-20260102{number:02}", lines(f"new {number}"))
+    reads, pread = itertools.count(), os.pread
+    monkeypatch.setattr(os, "pread", lambda *given: (next(reads), pread(*given))[1])
+
+    await host.scan()
+
+    assert next(reads) < 60 * 60
+    await host.ship_out()
+    assert host.shipped.count(b"new ") == 60 * 20
 
 
 # what a start cannot account for
