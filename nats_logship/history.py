@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from threading import Lock, Timer
 from typing import Any, NamedTuple, TypeVar
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import to_datetime
+from nats_logship.app.timestamps import format_time, to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
@@ -44,6 +45,7 @@ from nats_logship.table_steps import (
     pack,
     pack_in_order,
     sort_files,
+    split_certain,
 )
 
 __all__ = [
@@ -150,6 +152,11 @@ class History:
             self._in_call.release()
 
     @property
+    def ends(self) -> int:
+        """When its last line was stored, or a little later; 0 without lines."""
+        return max((one.ends * 1000 + 999 for one in self._version.files), default=0)
+
+    @property
     def size(self) -> int:
         """The bytes of all files."""
         return sum(one.size for one in self._version.files)
@@ -203,28 +210,48 @@ class History:
 
         Raises `Cancelled`, and `OperatorError` if the files are gone, or a limit is exceeded.
         """
+        if limit is not None:
+            for some in self.find_first(query, limit, order):
+                yield from some
+            return
         files = self._choose(query)
         with self._searching(files):
-            if limit is not None:
-                yield from self._find_first(files, query, limit, order)
-                return
-            for some in pack_in_order(files, order):
-                yield from self._search(some, query, "", order)
-                self._note(some, order)
+            for step in pack_in_order(files, order):
+                yield from self._search(step, query, "", order)
+                self._note(step, order)
+
+    def find_first(self, query: Query, limit: int, order: Order) -> Iterator[Sequence[Line]]:
+        """Yield the first lines, as soon as it is certain that they are; raises as `find`."""
+        found: Sequence[Line] = []
+        files = self._choose(query)
+        with self._searching(files):
+            steps = [*pack(sort_files(files, order))]
+            for some, following in zip_longest(steps, steps[1:]):
+                found = [*found, *self._search(some, query, f"LIMIT {limit}", order)]
+                certain, found = split_certain(cut_records(found, limit, order), following, order)
+                self._note(some, order, following)
+                yield certain
+                limit -= len([*by_record(certain)])
+                if limit <= 0:
+                    break
 
     def count(self, query: Query, step: int) -> Counter[tuple[int, str]]:
         """Count lines by the multiple of `step` (nanoseconds) before them, and by level.
 
         Lines without a level have the level "". Raises as `find`.
         """
-        files, counts = self._choose(query), Counter[tuple[int, str]]()
+        return sum(self.count_in_steps(query, step), Counter[tuple[int, str]]())
+
+    def count_in_steps(self, query: Query, step: int) -> Iterator[Counter[tuple[int, str]]]:
+        """Yield what each step of the search adds to the counts, from the newest on."""
+        files = self._choose(query)
         columns = f"epoch_us(time) // {step // 1000} * {step}, coalesce(level, ''), count(*)"
         with self._searching(files):
-            for some in pack(sort_files(files, Order.NEWEST)):
-                for time, level, number in self._select(columns, some, query, "GROUP BY ALL"):
-                    counts[time, level] += number
-                self._note(some, Order.NEWEST)
-        return counts
+            steps = [*pack(sort_files(files, Order.NEWEST))]
+            for some, following in zip_longest(steps, steps[1:]):
+                rows = self._select(columns, some, query, "GROUP BY ALL")
+                yield Counter({(time, level): number for time, level, number in rows})
+                self._note(some, Order.NEWEST, following)
 
     def around(self, line: Line, before: int, after: int) -> list[Line]:
         """Return the record of a line, with those before and after it in its host and file.
@@ -247,19 +274,6 @@ class History:
             found = self._ask(sql, [stream, sequence, pos], files)
             return next(map(Line._make, found), None)
 
-    def _find_first(
-        self, files: Iterable[TableFile], query: Query, limit: int, order: Order
-    ) -> list[Line]:
-        """Return the first lines; read no file that cannot have one of them."""
-        found: list[Line] = []
-        for some in pack(sort_files(files, order)):
-            if is_complete(found, limit, some[0], order):
-                break
-            found += self._search(some, query, f"LIMIT {limit}", order)
-            found = cut_records(found, limit, order)
-            self._note(some, order)
-        return found
-
     def _find_side(
         self, files: Sequence[TableFile], line: Line, most: int, order: Order
     ) -> list[Line]:
@@ -278,7 +292,7 @@ class History:
         values = [*scope[1], to_datetime(line.time), time, *key]
         found: list[Line] = []
         for some in pack(sort_files(files, order)):
-            if is_complete(found, most, some[0], order):
+            if is_complete(found, most, some, order):
                 break
             self._show_whole(some, scope)
             found = cut_records([*found, *self._fetch_records(sql, values, most)], most, order)
@@ -405,12 +419,18 @@ class History:
     def _start_timer(self) -> Timer:
         """Start a timer that ends the search when it takes too long."""
         seconds = self._limits.seconds
-        late = OperatorError(f"the search took over {seconds} s: ask for less time or fewer lines")
-        timer = Timer(seconds or 0, self._end, [late])
+        timer = Timer(seconds or 0, self._end_late)
         timer.daemon = True
         if seconds is not None:
             timer.start()
         return timer
+
+    def _end_late(self) -> None:
+        until = self.progress.until
+        rest = "ask for less time or fewer hosts"
+        if until is not None:
+            rest = f"it ended at {format_time(until)}; to go on, search from there"
+        self._end(OperatorError(f"the search took over {self._limits.seconds:g} s: {rest}"))
 
     def _end(self, error: Exception) -> None:
         self._ended_by = self._ended_by or error
@@ -420,9 +440,16 @@ class History:
         if self._ended_by is not None:
             raise self._ended_by
 
-    def _note(self, files: Sequence[TableFile], order: Order) -> None:
+    def _note(
+        self,
+        files: Sequence[TableFile],
+        order: Order,
+        following: Sequence[TableFile] | None = None,
+    ) -> None:
         self._raise_end()
         is_newest = order is Order.NEWEST
         until = min(one.begins for one in files) if is_newest else max(one.ends for one in files)
+        if following:
+            until = following[0].ends + 1 if is_newest else following[0].begins
         read = self.progress.bytes + sum(one.size for one in files)
         self.progress = self.progress._replace(bytes=read, until=until * 1000)

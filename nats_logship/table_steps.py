@@ -1,7 +1,7 @@
 """The steps of a search: which files are read at a time, and when enough is found."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 
 from nats_logship.table_files import TableFile
 from nats_logship.table_query import Line, Order
@@ -46,12 +46,24 @@ def pack_in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[Tab
         yield some
 
 
-def is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
-    """Whether no line of a file, or of those after it, belongs to the first lines found."""
-    if not found or len(list(by_record(found))) < limit:
-        return False
-    last = found[-1].time // 1000
-    return following.ends < last if order is Order.NEWEST else following.begins > last
+def split_certain(
+    found: Sequence[Line], following: Sequence[TableFile] | None, order: Order
+) -> tuple[Sequence[Line], Sequence[Line]]:
+    """Return the lines that come before all lines of the following files, and the others."""
+    certain = found
+    if following and order is Order.NEWEST:
+        certain = [*takewhile(lambda one: one.time // 1000 > following[0].ends, found)]
+    elif following:
+        certain = [*takewhile(lambda one: one.time // 1000 < following[0].begins, found)]
+    return certain, found[len(certain) :]
+
+
+def is_complete(
+    found: Sequence[Line], limit: int, following: Sequence[TableFile], order: Order
+) -> bool:
+    """Whether no line of some files, or of those after them, belongs to the first lines found."""
+    certain, _ = split_certain(found, following, order)
+    return bool(found) and len(list(by_record(certain))) >= limit
 
 
 def cut_records(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:

@@ -5,9 +5,8 @@ ends its search. `search` and `around` raise `OperatorError`, `ConnectionLost`, 
 ValueError for what a page must not ask.
 """
 
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +25,6 @@ from broker.inspect.ranges import (
     read_states,
 )
 from broker.inspect.windows import WindowFound, follow_streams, now, search_streams
-from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
@@ -40,11 +38,9 @@ class _Search:
     """A search that runs; times are in nanoseconds, and what is read is in bytes."""
 
     request: LineRequest
-    newer: list[StreamRange]  # than the table, or all of the streams
-    older: list[StreamRange]  # from before the table began
-    history: History | None
+    ranges: list[StreamRange]  # newer than the table, or all of the streams
+    table: old_lines.TableSearch | None
     since: int
-    until: int | None
     end: int  # of the axis
     step: int
     wanted: int
@@ -53,7 +49,12 @@ class _Search:
     @property
     def left(self) -> int:
         """The bytes of the streams that are not searched."""
-        return sum(one.size for one in (*self.newer, *self.older))
+        return sum(one.size for one in (*self.ranges, *(self.table.older if self.table else ())))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing else is wanted."""
+        return self.wanted <= 0 and not self.request.buckets
 
     def document(self, found: WindowFound, read: int, of: int) -> Document:
         """Return what was found, and that so many bytes are searched."""
@@ -61,7 +62,7 @@ class _Search:
         is_newest = self.request.order is Order.NEWEST
         return {
             "older" if is_newest else "lines": list(map(describe_line, found.lines)),
-            "counts": _list_counts(found, self.step),
+            "counts": found.list_counts(self.step),
             "progress": {"read": read, "of": of, "until": found.until / 1e6},
         }
 
@@ -75,19 +76,15 @@ class LineFinder:
 
     async def search(self, request: LineRequest) -> AsyncGenerator[Document, None]:
         """Yield documents for a page: lines, counts and progress; then new lines, if wanted."""
-        async with AsyncExitStack() as stack:
-            history, note = await self._open_table(stack)
+        async with old_lines.open_table(self._table) as (history, note):
             states = await read_states(self._connection)  # later: they have all that it has
             search = await self._begin(request, states, history)
             since, step = search.since, search.step
             axis = {"from": since // step * step, "since": since, "to": search.end, "step": step}
             yield {"range": {name: at / 1e6 for name, at in axis.items()}, "note": note}  # in ms
-            parts = [
-                self._search_streams(search, search.newer),
-                self._search_table(search),
-                self._search_streams(search, search.older),
-            ]
-            for part in parts if request.order is Order.NEWEST else reversed(parts):
+            for part in self._list_parts(search):
+                if search.is_done:
+                    break
                 async with aclosing(part) as documents:
                     async for document in documents:
                         yield document
@@ -103,27 +100,17 @@ class LineFinder:
         found = follow_streams(self._connection, position, request.wanted, MOST_LINES)
         async with aclosing(found) as windows:
             async for window in windows:
-                lines, counts = map(describe_line, window.lines), _list_counts(window, SECOND)
+                lines, counts = map(describe_line, window.lines), window.list_counts(SECOND)
                 new = {"lines": [*lines], "counts": counts, "id": window.position}
                 yield new | ({"sampled": True} if window.skips else {})
 
     async def around(self, key: str, most: int) -> Document:
         """Return a line by its key, and so many before and after it in its host and file."""
-        async with AsyncExitStack() as stack:
-            history, _ = await self._open_table(stack)
+        async with old_lines.open_table(self._table) as (history, _):
             found = find_around(self._connection, history, LineKey.parse(key), most)
             before, line, after = await found
         lines = [*before, line, *after]
         return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
-
-    async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:
-        """Open the table if there is one; return it, or why it cannot be read."""
-        try:
-            if self._table:
-                return await stack.enter_async_context(old_lines.open_table(self._table)), ""
-        except OperatorError as error:
-            return None, f"only the stream is searched: {error}"
-        return None, ""
 
     async def _begin(
         self, request: LineRequest, states: Sequence[StreamState], history: History | None
@@ -138,7 +125,8 @@ class LineFinder:
         begin, end = since, now() if until is None else until
         if not begin:
             oldest = await old_lines.ask(old_lines.find_begin, history) if history else None
-            first = await find_first_time(self._connection, states)
+            held = [StreamRange(one, one.first, one.until) for one in states]
+            first = await find_first_time(self._connection, held)
             begin = min((one for one in (oldest, first) if one is not None), default=end - SECOND)
             end = max(end, begin) if until is None else end  # our clock may be behind the broker's
         if begin > end:
@@ -146,42 +134,58 @@ class LineFinder:
         step = choose_step(end - begin, request.buckets)
         ends = {"since": begin if since else None, "until": until}
         ranges = [await find_range(self._connection, one, **ends) for one in states]
-        older = await old_lines.ask(old_lines.leave_to_table, history, ranges) if history else []
-        return _Search(request, ranges, older, history, begin, until, end, step, request.most)
+        table, wanted = None, request.wanted
+        if history:
+            query = Query(wanted.selection, begin, until, wanted.match, wanted.level)
+            table = old_lines.TableSearch(history, query, request.order, step)
+            table = await table.plan(self._connection, ranges)
+        return _Search(request, ranges, table, begin, end, step, request.most)
+
+    def _list_parts(self, search: _Search) -> list[AsyncGenerator[Document, None]]:
+        table, between = search.table, list[Line]()
+        newer = [self._search_streams(search, search.ranges, between)]
+        if table is None:
+            return newer
+        if table.seam is not None:
+            newer.insert(0, self._search_table(search, table.find_between, between))
+        older = [
+            self._search_table(search, table.find_older),
+            self._search_streams(search, table.older),
+        ]
+        is_newest = table.order is Order.NEWEST
+        parts = [*newer, *older] if is_newest else [*reversed(older), *newer]
+        return (
+            [*parts, self._search_table(search, table.count)] if search.request.buckets else parts
+        )
 
     async def _search_streams(
-        self, search: _Search, ranges: list[StreamRange]
+        self, search: _Search, ranges: list[StreamRange], between: Sequence[Line] = ()
     ) -> AsyncGenerator[Document, None]:
         request, all_of_it = search.request, search.read + search.left
-        if search.wanted <= 0 and not request.buckets:
-            return
         found = search_streams(
-            self._connection, ranges, request.wanted, request.order, search.wanted
+            self._connection, ranges, request.wanted, request.order, search.wanted, between
         )
         async with aclosing(found) as windows:
             async for window in windows:
                 search.read = all_of_it - search.left
                 yield search.document(window, search.read, all_of_it)
-                if search.wanted <= 0 and not request.buckets:
+                if search.is_done:
                     return
 
-    async def _search_table(self, search: _Search) -> AsyncGenerator[Document, None]:
-        history, request = search.history, search.request
-        if history is None:
-            return
-        wanted, order, times = request.wanted, request.order, (search.since, search.until)
-        query = Query(wanted.selection, *times, wanted.match, wanted.level)
-        works: list[Callable[[], WindowFound]] = []
-        if search.wanted > 0:
-            works.append(lambda: old_lines.find_in_table(history, query, search.wanted, order))
-        if request.buckets:
-            works.append(lambda: old_lines.count_in_table(history, query, search.step))
-        for work in works:
-            before, rest = search.read, search.left
-            async for progress, found in old_lines.run(history, work):
-                search.read = before + progress.bytes
-                shown = found or WindowFound(until=progress.until or 0)
-                yield search.document(shown, search.read, before + progress.of + rest)
+    async def _search_table(
+        self,
+        search: _Search,
+        find: Callable[[int], Iterator[WindowFound]],
+        kept: list[Line] | None = None,
+    ) -> AsyncGenerator[Document, None]:
+        assert search.table
+        before, rest = search.read, search.left
+        async for progress, found in old_lines.run(search.table.history, find(search.wanted)):
+            search.read = before + progress.bytes
+            if kept is not None:  # until these are merged
+                kept += found.lines
+                found.lines = []
+            yield search.document(found, search.read, before + progress.of + rest)
 
 
 def describe_line(line: Line) -> Document:
@@ -195,11 +199,3 @@ def describe_line(line: Line) -> Document:
         "level": line.level,
         "text": line.line.decode("utf-8", "surrogateescape") + rest,
     }
-
-
-def _list_counts(found: WindowFound, step: int) -> list[tuple[float, int, int]]:
-    """Return numbers of lines by the begin of a step in milliseconds, and by severity."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for (time, severity), number in found.counts.items():
-        counts[time // step * step, severity] += number
-    return [(time / 1e6, severity, number) for (time, severity), number in counts.items()]

@@ -1,5 +1,6 @@
 """Which part of each stream a range of time is; times are in nanoseconds since the epoch."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +23,7 @@ from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.stream_message import StreamMessage
 
 _HOURS = (3600 * hours for hours in (1, 2, 3, 6, 12, 24))
+_SEQUENCE = re.compile("[0-9]{1,19}")
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *_HOURS)
 
 
@@ -77,7 +79,9 @@ def move_to(position: str, states: Sequence[StreamState]) -> list[StreamState]:
 
     Raises ValueError for what is no position.
     """
-    parts = (one.rpartition(":") for one in position.split())
+    parts = [one.rpartition(":") for one in position.split()]
+    if not all(_SEQUENCE.fullmatch(sequence) for _, _, sequence in parts):
+        raise ValueError(f"{position[:200]!r} is no position")
     known = {key: int(sequence) for key, _, sequence in parts}
     return [replace(one, until=known.get(one.key, one.first)) for one in states]
 
@@ -99,9 +103,10 @@ async def find_time(
     return None
 
 
-async def find_first_time(connection: Connection, states: Sequence[StreamState]) -> int | None:
-    """Return the time of the oldest message of all streams, None without one."""
-    found = [await _find_at(connection, one, one.first) for one in states if one.messages]
+async def find_first_time(connection: Connection, ranges: Sequence[StreamRange]) -> int | None:
+    """Return the time of the oldest message of some ranges, None without one."""
+    left = [one for one in ranges if one.first < one.until]
+    found = [await _find_at(connection, one.state, one.first) for one in left]
     return min((one.stored_at for one in found if one), default=None)
 
 

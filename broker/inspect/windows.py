@@ -20,7 +20,6 @@ from nats_logship.client.found_lines import FoundLines, OpenRecords
 from nats_logship.client.line_search import (
     LineFilter,
     SearchedRun,
-    search,
     search_on,
     select_held,
 )
@@ -55,6 +54,13 @@ class WindowFound:
     skips: bool = False
     position: str = ""
 
+    def list_counts(self, step: int) -> list[tuple[float, int, int]]:
+        """Return numbers of lines by the begin of a step in milliseconds, and by severity."""
+        counts: Counter[tuple[int, int]] = Counter()
+        for (time, severity), number in self.counts.items():
+            counts[time // step * step, severity] += number
+        return [(time / 1e6, severity, number) for (time, severity), number in counts.items()]
+
 
 async def search_streams(
     connection: Connection,
@@ -62,8 +68,11 @@ async def search_streams(
     wanted: LineFilter,
     order: Order,
     most: int,
+    between: Iterable[Line] = (),
 ) -> AsyncGenerator[WindowFound, None]:
     """Yield what each window has: in all at most `most` lines. Takes the windows from the ranges.
+
+    Lines from elsewhere come `between` those of the streams, by their times.
 
     Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
@@ -76,10 +85,14 @@ async def search_streams(
         for one, part, whole in zip(ranges, parts, wholes, strict=True):
             searched = search_on(connection, part, wanted, one.opened)
             if order is Order.NEWEST:
-                searched = _search_apart(connection, part, wanted, _widen(part, window, whole))
+                first = max(whole[0], part.first - window // _WIDER)
+                ends = first, min(whole[1], part.until + largest)
+                searched = _search_apart(connection, part, wanted, one, ends)
             async with aclosing(searched) as runs:
                 async for run in runs:
                     await _add(total, run.found, (one.state.key, order, most))
+        some, between = _split(between, until, order)
+        total.lines = _keep([*total.lines, *some], order, most)
         most -= len(total.lines)
         if window < _LARGEST_WINDOW or clock() - began < _QUICK:  # each reports how far it is
             window = min(largest, window * _WIDER)
@@ -137,21 +150,44 @@ async def _add(
         total.lines = _keep(total.lines + some.lines, *how[1:])
 
 
-def _widen(part: SequenceRange, window: int, whole: tuple[int, int]) -> SequenceRange:
-    """Return a part with messages before and after it: these may have the rest of records."""
-    more = window // _WIDER
-    first, until = max(whole[0], part.first - more), min(whole[1], part.until + more)
-    return replace(part, first=first, until=until)
+def _split(lines: Iterable[Line], until: int, order: Order) -> tuple[list[Line], list[Line]]:
+    """Return the lines up to a time in an order, 0 meaning all, and the others."""
+    sides: tuple[list[Line], list[Line]] = ([], [])
+    for one in lines:
+        is_older = one.time < until
+        sides[bool(until) and is_older is (order is Order.NEWEST)].append(one)
+    return sides
 
 
 async def _search_apart(
-    connection: Connection, part: SequenceRange, wanted: LineFilter, wider: SequenceRange
+    connection: Connection,
+    part: SequenceRange,
+    wanted: LineFilter,
+    whole: StreamRange,
+    ends: tuple[int, int],
 ) -> AsyncGenerator[SearchedRun, None]:
-    """Yield what begins in a part of a range, whole if its rest is in a wider one."""
-    async with aclosing(search(connection, wider, wanted)) as runs:
-        async for run in runs:
-            found = [one for one in run.found if part.first <= one.sequence < part.until]
-            yield run._replace(found=found)
+    """Yield what begins in a part of a range, with the rest of a record that goes on behind it.
+
+    Messages before the part say which of its lines are such a rest. If they are too few for that,
+    the rest is found alone; the parts before this one do not join it again.
+    """
+    known = whole.opened.alone or {}
+    opened = OpenRecords(known)
+    for first, until in ((ends[0], part.until), (part.until, ends[1])):
+        item = replace(part, first=first, until=until)
+        async with aclosing(search_on(connection, item, wanted, opened)) as runs:
+            async for run in runs:
+                found = [one for one in run.found if part.first <= one.sequence < part.until]
+                yield run._replace(found=found)
+                if first == part.until and not opened.has_begun(part.first, part.until):
+                    break
+        if not opened.has_begun(part.first, part.until):
+            break
+    held = select_held(opened, wanted)
+    found = [one for one in held if part.first <= one.sequence < part.until]
+    yield SearchedRun(found, 0, part.until)
+    ours = {key: at for key, (n, at) in opened.firsts.items() if part.first <= n < part.until}
+    whole.opened = OpenRecords({**known, **ours})
 
 
 def _keep(lines: list[Line], order: Order, most: int) -> list[Line]:

@@ -1,7 +1,7 @@
 """Lines that were found in messages of a stream, and records whose lines are in several of them."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -98,9 +98,13 @@ class OpenRecords:
     """Records and lines that go on in later messages, by the end of a subject and by file id.
 
     They are held until they are complete, but at most 16 MiB of them: others are found in pieces.
-    A record is found as soon as a message completes it.
+    A record is found as soon as a message completes it. A section that is `alone`, by its begin,
+    was found without the beginning of its record, and is not joined to it.
     """
 
+    alone: Mapping[tuple[bytes, str], int] | None = None
+    firsts: dict[tuple[bytes, str], tuple[int, int]] = field(default_factory=dict)
+    """With `alone`, the sequence and the begin of the first section of each file."""
     _held: dict[tuple[bytes, str], _Piece] = field(default_factory=dict)
     _cost: int = 0
 
@@ -109,12 +113,18 @@ class OpenRecords:
         head = message.head
         return b'"kept"' in head or any(subject in head for subject, _ in self._held)
 
+    def has_begun(self, first: int, until: int) -> bool:
+        """Whether a record goes on that began in the sequences `[first, until)`."""
+        return any(first <= one.found.sequence < until for one in self._held.values())
+
     def join(self, found: FoundLines, section: Section) -> Iterator[tuple[FoundLines, Section]]:
         """Yield a section's lines, with the beginning of the first record; hold what goes on."""
         lines, records, first = found.lines, records_of(section), 0
         goes_on = section.rest == "kept"
-        before = self._take(found)
-        if before and before.found.end != section.span.start:
+        before, key, start = self._take(found), _key_of(found), section.span.start
+        if self.alone is not None:
+            self.firsts.setdefault(key, (found.sequence, start))
+        if before and (before.found.end != start or (self.alone or {}).get(key) == start):
             yield before.found, before.section
             before = None
         if before:

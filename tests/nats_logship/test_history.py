@@ -4,11 +4,12 @@ import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 from random import Random
 from threading import Event
+from time import sleep
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from nats_logship import table_steps
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Cancelled, History, Order, Query, SearchLimits
@@ -564,3 +566,25 @@ def test_progress_says_how_far_a_search_is(written: Written) -> None:
 
     assert (read, until) == (size, BEGAN + 9 * SECOND + 999_000)  # statistics may be cut
     assert size == history.size > 0
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_search_that_takes_too_long_gives_what_it_has_and_says_where_to_go_on(
+    written: Written, monkeypatch: pytest.MonkeyPatch, order: Order
+) -> None:
+    monkeypatch.setattr(table_steps, "_STEP_BYTES", 1)
+    for second in range(4):  # a file has lines of the one before it, too
+        written.add(numbered("web01", second, second), numbered("web02", second + 2, second))
+    wanted = written.find(order=order)
+    found = list[bytes]()
+    with written.open(seconds=1.0) as history:
+        lines = history.find(Query(), 100, order)
+        with pytest.raises(OperatorError, match="1 s: it ended at 20") as late:  # noqa: PT012
+            for line in lines:
+                found.append(line.line)
+                if len(found) == 3:
+                    sleep(1.5)
+    at = to_nanoseconds(datetime.fromisoformat(str(late.value).split(" at ")[1].split(";")[0]))
+    rest = Query(until=at) if order is Order.NEWEST else Query(since=at)
+    assert 3 <= len(found) < len(wanted)
+    assert [*found, *written.find(rest, 100, order)] == wanted

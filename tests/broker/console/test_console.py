@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from broker.cli import group
 from broker.console.lines import LineFinder
 from broker.console.request import LineRequest
 from broker.inspect.old_lines import ask
+from broker.inspect.ranges import read_states
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import to_nanoseconds
@@ -227,6 +229,17 @@ async def test_a_page_that_connects_again_gets_each_new_line_once(
             assert (await anext(views))["lines"] == []
 
 
+async def test_a_position_that_is_none_is_refused(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, connection: Connection
+) -> None:
+    url = start_console(logs_url)
+    key = (await read_states(connection))[0].key
+    for position in ("foo", "::", f"{key}:-5", f"{key}:{10**30}", f"{key}:٣"):
+        async with web.get(f"{url}/lines", params={"after": position}) as answer, timeout(20):
+            view = await anext(documents(answer))
+        assert (view.get("trouble"), view.get("final")) == (f"{position!r} is no position", True)
+
+
 async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
@@ -429,6 +442,39 @@ async def test_lines_that_the_stream_has_no_more_come_from_the_table(
         assert around["chosen"] == chosen
 
 
+async def test_lines_of_streams_that_the_table_has_unequally_come_in_the_order_of_time(
+    start_console: StartConsole, fresh_url: str, web: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(apply_topology, fresh_url, Topology(partitions=2, stream_count=2))
+    written = Written(tmp_path / "table")
+    texts = [f"line {number}" for number in range(12)]
+    connection = Connection([fresh_url], "tests")
+    try:
+        streams = await read_states(connection)
+        for number, text in enumerate(texts):
+            side = number % 2
+            what = f"logs.p{side}.web01", *message(f"{text}\n".encode())
+            answer = await connection.ask(*what)
+            stored = await find_message(connection, answer["stream"], {"seq": answer["seq"]})
+            assert stored
+            if number < (10, 3)[side]:  # the table lags behind in the second stream
+                state = next(one for one in streams if one.name == answer["stream"])
+                written.stream, written.next = state.key, answer["seq"]
+                seconds = Fraction(stored.stored_at - BEGAN, SECOND)
+                written.add(("web01", "/var/log/app.log", seconds, f"{text}\n".encode()))
+    finally:
+        await connection.close()
+    url = start_console(fresh_url, "--table", written.address)
+
+    for most in (1, 2, 3, 5, 9, 12):
+        for order, wanted in (("last", texts[-most:]), ("first", texts[:most])):
+            for buckets in (0, 50):
+                asked = f"until=now&count={most}&order={order}&buckets={buckets}"
+                found, last = await search(web, f"{url}/lines?{asked}")
+                assert (asked, found) == (asked, wanted)
+                assert not buckets or sum(number for _, _, number in last["counts"]) == 12
+
+
 async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_once(
     connection: Connection, publish: Publish, tmp_path: Path
 ) -> None:
@@ -615,6 +661,41 @@ async def test_a_record_over_several_messages_is_one_line_of_a_page(
     async with web.get(f"{url}/around", params={"line": key, "lines": 9}) as answer:
         around = await answer.json()
     assert ([one["text"] for one in around["lines"]], around["chosen"]) == (found[1], 1)
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+@pytest.mark.parametrize("between", [1, 30, 70, 200])
+async def test_a_record_whose_rest_comes_much_later_is_shown_and_counted_once(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    connection: Connection,
+    publish: Publish,
+    order: str,
+    between: int,
+) -> None:
+    url = start_console(logs_url)
+    for _ in range(100):
+        await publish("web02", b"other\n")
+    await publish_piece(connection, b"1 a\n2 b\n", 0, "kept")
+    for _ in range(between):
+        await publish("web02", b"other\n")
+    await publish_piece(connection, b" at\n3 c\n", 8)
+    for _ in range(62):  # so the first search of the last lines begins just before the rest
+        await publish("web02", b"other\n")
+
+    asked = f"order={order}&until=now&count=1000&buckets=50"
+    for match, shown, parts in (
+        ("^[^o]", ["1 a", "2 b\n at", "3 c"], ["1 a", "2 b", " at", "3 c"]),
+        ("b|at", ["2 b\n at"], ["2 b", " at"]),
+    ):
+        found, last = await search(web, f"{url}/lines?{asked}&match={quote(match)}")
+        assert [one.removesuffix(" … goes on in a later message") for one in found] in (
+            shown,
+            parts,
+        )
+        counted = sum(number for _, _, number in last["counts"])
+        assert counted == sum(one.count("\n") + 1 for one in shown)
 
 
 async def test_a_new_record_is_shown_whole_and_what_goes_on_says_so(
