@@ -86,7 +86,7 @@ async def collect_status(connection: Connection) -> BrokerStatus:
     paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
     foreign = Counter[int]()
     # a mirror has no subjects, so partitions that hosts of its site have left are not known here
-    if found.current_partitions and not any(one.mirror for one in nodes):
+    if found.current_partitions and not any(one.is_mirror for one in found.streams):
         for one in known:
             foreign[one.partition] += subjects[str(one)]
         for partition in found.partitions:
@@ -138,8 +138,9 @@ async def collect_brief_status(connection: Connection) -> BrokerStatus:
 
 
 def _read_stream(info: Mapping[str, Any]) -> StreamStatus:
-    copies = filter(None, [info.get("mirror"), *(info.get("sources") or ())])
-    return StreamStatus.model_validate({**info, "sites": tuple(map(_read_site, copies))})
+    copies = filter(None, [mirror := info.get("mirror"), *(info.get("sources") or ())])
+    sites = tuple(map(_read_site, copies))
+    return StreamStatus.model_validate({**info, "sites": sites, "is_mirror": bool(mirror)})
 
 
 def _read_site(copy: Mapping[str, Any]) -> SiteStatus:

@@ -103,6 +103,7 @@ class StreamStatus(BaseModel, frozen=True):
     leader: str = _info("cluster", "leader", default="")
     followers: tuple[StreamPeer, ...] = _info("cluster", "replicas", default=())
     sites: tuple[SiteStatus, ...] = ()
+    is_mirror: bool = False
 
     @property
     def current_replicas(self) -> int:

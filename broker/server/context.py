@@ -341,7 +341,9 @@ class ServerContext:
         stamps, before = _stamp_files(self.folder, self.conf.tls), self.settings
         # thousands of credentials take a second, which would block the loop
         conf = await asyncio.to_thread(self._resolve, settings)
-        if settings != before:
+        # other settings must not wait for the streams: a new route may bring back the cluster
+        is_declared_anew = conf.topology != self.conf.topology
+        if is_declared_anew:
             await self._check(conf)
         if (conf.http_path, conf.access) != (self.conf.http_path, self.conf.access):
             logger.info("restarting nats-server: this change needs a restart")
@@ -354,7 +356,7 @@ class ServerContext:
             async with asyncio.timeout(_CLUSTER_PATIENCE if settings.cluster else None):
                 await self._provision(conf)
         except (TimeoutError, OperatorError) as error:
-            if settings != before:
+            if is_declared_anew:
                 await self._put_in_force(await asyncio.to_thread(self._resolve, before))
             if isinstance(error, OperatorError):
                 raise

@@ -279,7 +279,7 @@ class Claim:
     def note_silence(self) -> None:
         """Do that, and note that the partition had nothing left at the last check."""
         self.report_removed()
-        self._silent_until = self._checked_until
+        self._silent_until = max(self._silent_until, self._checked_until)
 
     def advance(self, done: Done) -> None:
         """Note what a task has committed in KV."""

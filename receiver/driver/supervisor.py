@@ -205,9 +205,9 @@ class PartitionSupervisor:
         return True
 
     async def _check_stream(self) -> None:
-        """Check now and then, and while blocked, that the offset still belongs to the stream."""
+        """Check now and then that the offset still belongs to the stream."""
         now = asyncio.get_running_loop().time()
-        if self._attempts or now - self._checked_at >= self._shared.limits.check_every:
+        if now - self._checked_at >= self._shared.limits.check_every:
             await self.claim.check_stream()
             self._checked_at = now
 

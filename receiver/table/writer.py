@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.faults import fault
@@ -63,7 +63,10 @@ class TableLimits:
 
 @dataclass(slots=True)
 class _Plan:
-    """What a round is to do; `starts` is by name and creation of each stream."""
+    """What a round is to do; `starts` is by name and creation of each stream.
+
+    `compared` are streams that lost their ends, by time of connection.
+    """
 
     starts: dict[tuple[str, str], int] = field(default_factory=dict)
     unknown: bool = False
@@ -71,6 +74,7 @@ class _Plan:
     ranges: list[Range] = field(default_factory=list)
     behind: dict[str, int] = field(default_factory=dict)
     waiting_bytes: int = 0
+    compared: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -149,6 +153,7 @@ class TableWriter:
             # not at once after a failure: each attempt leaves files until they are vacuumed
             self._due = self._retry = time.monotonic() + min(self.limits.every, _RETRY)
             await self._round(plan)
+            self._compared |= plan.compared
             self._due, self._retry = time.monotonic() + self.limits.every, 0.0
         if not self._retry:
             self._report("")
@@ -176,7 +181,7 @@ class TableWriter:
             state = await get_stream_state(self.connection, name)
             moment = self.since if is_new else state.first
             beginning = await resolve_moment(self.connection, moment, state)
-            known = await self._cut_lost_end(state)
+            known = await self._cut_lost_end(state, plan)
             start = find_start(known, self.lines.transaction, beginning)
             key, own = (name, state.created), transaction_name(name, state.created)
             plan.unknown |= self.lines.transaction(own) is None
@@ -186,28 +191,41 @@ class TableWriter:
         self.meter.note_plan(plan.behind)
         return plan
 
-    async def _cut_lost_end(self, state: StreamState) -> StreamState:
+    async def _cut_lost_end(self, state: StreamState, plan: _Plan) -> StreamState:
         """Return the state that a stream had when it lost its end, though it has grown since.
 
-        Then it has other messages at sequences that are written, stored later than those. Only a
-        broker that was restarted has lost anything, so each connection is checked once.
+        Then it has other messages at sequences that are written, from the first that differs on.
+        If those before it were stored later than they, they are older copies, and all is written.
+        Only a broker that was restarted has lost anything, so each connection is checked once.
         """
         end = self.lines.transaction(transaction_name(state.name, state.created))
         connected_at = self.connection.connected_at
         is_compared = self._compared.get(state.key) == connected_at
         if is_compared or end is None or end > state.until:
             return state
-        last = [("sequence", ">=", end - _LAST), ("sequence", "<", end), ("pos", "=", 0)]
-        columns, where = ("sequence", "time"), [("stream", "=", state.key), *last]
-        rows = await asyncio.to_thread(self.lines.read, columns, where)
-        sequence, stored_at = max(map(itemgetter(*columns), rows), default=(0, EPOCH))
-        found = await find_message(self.connection, state.name, {"seq": sequence}) if rows else None
-        if found is None or to_datetime(found.stored_at) == stored_at:
-            self._compared[state.key] = connected_at
-            return state
-        after = stored_at + timedelta(microseconds=1)
-        first = await find_sequence(self.connection, state.name, after)
-        return replace(state, until=min(first or sequence, sequence))
+        last = [("sequence", ">=", max(state.first, end - _LAST)), ("sequence", "<", end)]
+        where = [("stream", "=", state.key), *last, ("pos", "=", 0)]
+        written = defaultdict[int, set[datetime]](set)
+        for row in await asyncio.to_thread(self.lines.read, ("sequence", "time"), where):
+            written[row["sequence"]].add(row["time"])
+        lost, lost_at = 0, EPOCH
+        for sequence, times in sorted(written.items(), reverse=True):
+            found = await find_message(self.connection, state.name, {"seq": sequence})
+            if found and (stored_at := to_datetime(found.stored_at)) in times:
+                if stored_at > lost_at:
+                    break
+                plan.compared[state.key] = connected_at
+                return replace(state, until=sequence + 1)
+            if found:
+                lost, lost_at = sequence, max(lost_at, *times)
+        else:
+            if lost:
+                plan.compared[state.key] = connected_at
+                after = lost_at + timedelta(microseconds=1)
+                first = await find_sequence(self.connection, state.name, after)
+                return replace(state, until=min(first or lost, lost))
+        self._compared[state.key] = connected_at
+        return state
 
     def _cap(self, state: StreamState) -> StreamState:
         """Return the state with the end that the stream had at first, with --once."""

@@ -81,3 +81,24 @@ def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(tmp_path: Pat
     assert "waiting for its cluster" in cluster.nodes["n0"].process.read_log()
     assert sequence == 1
     assert "archive" in refusal
+
+
+@pytest.mark.long
+def test_a_broker_whose_cluster_is_away_takes_over_what_the_streams_need_not_know(
+    tmp_path: Path,
+) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = Cluster(tmp_path, processes)
+        cluster.wait_until_ready()
+        for name in ("n1", "n2"):
+            cluster.nodes[name].process.kill()
+        left = cluster.nodes["n0"]
+        left.config.write_text("[nats]\nmax_connections = 79\n", "utf-8")
+        left.process.hang_up()
+        conf = left.folder / "nats-server.conf"
+
+        wait_until("it is written", lambda: '"max_connections": 79' in conf.read_text("utf-8"), 40)
+        wait_until(
+            "it is said", lambda: "the cluster does not answer" in left.process.read_log(), 60
+        )
+        assert '"max_connections": 79' in conf.read_text("utf-8")

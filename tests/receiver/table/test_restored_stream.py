@@ -105,3 +105,41 @@ async def test_a_stream_that_grew_again_after_it_lost_its_end_is_written_from_th
     [gap] = [one for one in await asyncio.to_thread(tabled.gaps) if one["kind"] == "removed"]
     assert (gap["first"], gap["until"]) == (4, 7 if is_last_readable else 8)
     assert "it lost its end" in caplog.text
+
+
+@pytest.mark.parametrize("is_new_writer", [True, False])
+async def test_a_lost_end_is_written_again_once_though_its_last_messages_have_no_lines(
+    own_broker: Server, tmp_path: Path, is_new_writer: bool
+) -> None:
+    def put(source: Path, target: Path) -> None:
+        own_broker.stop()
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        own_broker.start()
+
+    async def write() -> None:
+        if is_new_writer or not writers:
+            connection = Connection([own_broker.url], "tests")
+            writers.append(make_writer(connection, own_broker.url, tabled.location, every=0.0))
+        await writers[-1]._work()
+
+    store, backup = tmp_path / "own-server" / "store", tmp_path / "backup"
+    tabled = Tabled(own_broker.url, Location(str(tmp_path / "table")))
+    writers = list[TableWriter]()
+    await asyncio.to_thread(tabled.publish_some, 3, "before")
+    await write()
+    await asyncio.to_thread(put, store, backup)
+    await asyncio.to_thread(tabled.publish_some, 3, "lost")
+    await write()
+    await asyncio.to_thread(put, backup, store)
+    await asyncio.to_thread(tabled.publish_some, 2, "again")
+    for _ in range(2):
+        await asyncio.to_thread(tabled.publish, ("logs.p0.x", b"x", {"Log-Agent": "1-1"}))
+    for _ in range(4):
+        await write()
+    for writer in writers:
+        await writer.connection.close()
+
+    written = sorted(line for (line,) in await asyncio.to_thread(tabled.rows, "line"))
+    assert written == sorted(b"".join(tabled.sent.values()).decode().splitlines())
+    assert len([1 for one in await asyncio.to_thread(tabled.gaps) if one["kind"] == "removed"]) == 1
