@@ -90,6 +90,7 @@ async def test_a_followed_file_needs_less_than_5_kib_and_rounds_have_few_blocks(
         most = max(most, len(blocks))
         positions = positions.advance(origins(blocks), 1)
     del blocks
+    gc.collect()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     await host.follower.close()

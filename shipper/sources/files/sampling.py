@@ -203,7 +203,7 @@ def _compare_with_originals(
             with _open(one, known.descriptor) as original:
                 if not _has_content(seen, one, original):
                     others.add(one.key)
-                elif 0 < seen.born <= _find_deletion(original):
+                elif one.is_live and 0 < seen.born <= _find_deletion(original):
                     beside.add(one.key)
     return replace(seen, differs_from=others, made_beside=beside)
 

@@ -316,6 +316,22 @@ async def test_a_rotated_file_with_the_few_lines_of_one_deleted_before_is_shippe
     assert host.shipped == b"OK\n" * 6
 
 
+async def test_a_dated_file_with_the_few_lines_of_an_older_one_that_is_deleted_is_shipped(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("app*.log")
+    host.write("app.log", b"x\n")
+    host.write("app-20260101.log", b"OK\n")
+    await host.ship()
+    await asyncio.sleep(0.05)  # the file system's clock ticks
+    host.write("app-20260102.log", b"OK\n")
+    await asyncio.sleep(0.05)
+    (host.folder / "app-20260101.log").unlink()
+    await host.ship_out()
+
+    assert sorted(host.shipped.split()) == [b"OK", b"OK", b"x"]
+
+
 async def test_each_of_many_rotated_files_is_read_once_to_compare_its_beginning(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
