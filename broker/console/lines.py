@@ -25,6 +25,7 @@ from broker.inspect.ranges import (
     read_states,
 )
 from broker.inspect.windows import WindowFound, follow_streams, now, search_streams
+from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
@@ -44,6 +45,7 @@ class _Search:
     end: int  # of the axis
     step: int
     wanted: int
+    trouble: OperatorError | None = None  # of lines of the table that the streams' are merged with
     read: int = 0
 
     @property
@@ -85,9 +87,12 @@ class LineFinder:
             for part in self._list_parts(search):
                 if search.is_done:
                     break
+                trouble = search.trouble
                 async with aclosing(part) as documents:
                     async for document in documents:
                         yield document
+                if trouble:
+                    raise trouble
         position, follows = format_position(states), request.is_followed
         yield {"searched": True, "follows": follows, "ended": not follows, "id": position}
         if follows:
@@ -109,8 +114,8 @@ class LineFinder:
         async with old_lines.open_table(self._table) as (history, _):
             found = find_around(self._connection, history, LineKey.parse(key), most)
             before, line, after = await found
-        lines = [*before, line, *after]
-        return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
+        lines = list(map(describe_line, [*before, line, *after]))
+        return {"lines": lines, "chosen": len(before)}
 
     async def _begin(
         self, request: LineRequest, states: Sequence[StreamState], history: History | None
@@ -148,15 +153,12 @@ class LineFinder:
             return newer
         if table.seam is not None:
             newer.insert(0, self._search_table(search, table.find_between, between))
-        older = [
-            self._search_table(search, table.find_older),
-            self._search_streams(search, table.older),
-        ]
-        is_newest = table.order is Order.NEWEST
-        parts = [*newer, *older] if is_newest else [*reversed(older), *newer]
-        return (
-            [*parts, self._search_table(search, table.count)] if search.request.buckets else parts
-        )
+        older = [self._search_table(search, table.find_older)]
+        older.append(self._search_streams(search, table.older))
+        counted = [self._search_table(search, table.count)] if search.request.buckets else []
+        if table.order is Order.NEWEST:
+            return [*newer, *older, *counted]
+        return [*reversed(older), *newer, *counted]
 
     async def _search_streams(
         self, search: _Search, ranges: list[StreamRange], between: Sequence[Line] = ()
@@ -180,12 +182,17 @@ class LineFinder:
     ) -> AsyncGenerator[Document, None]:
         assert search.table
         before, rest = search.read, search.left
-        async for progress, found in old_lines.run(search.table.history, find(search.wanted)):
-            search.read = before + progress.bytes
-            if kept is not None:  # until these are merged
-                kept += found.lines
-                found.lines = []
-            yield search.document(found, search.read, before + progress.of + rest)
+        try:
+            async for progress, found in old_lines.run(search.table.history, find(search.wanted)):
+                search.read = before + progress.bytes
+                if kept is not None:  # until these are merged
+                    kept += found.lines
+                    found.lines = []
+                yield search.document(found, search.read, before + progress.of + rest)
+        except OperatorError as error:
+            if kept is None:
+                raise
+            search.trouble = error
 
 
 def describe_line(line: Line) -> Document:

@@ -71,9 +71,10 @@ async def run(
     found = deque[WindowFound]()
     running = asyncio.ensure_future(ask(found.extend, steps))
     try:
-        while not running.done():
+        is_done = False
+        while not is_done:
             await asyncio.wait({running}, timeout=_REPORTED)
-            progress = history.progress
+            is_done, progress = running.done(), history.progress
             total = WindowFound(until=progress.until or 0)
             while found:
                 some = found.popleft()

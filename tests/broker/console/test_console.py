@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from asyncio import timeout
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -23,10 +23,11 @@ from bench.cpu import peak_bytes_of
 from broker.cli import group
 from broker.console.lines import LineFinder
 from broker.console.request import LineRequest
-from broker.inspect.old_lines import ask
+from broker.inspect.old_lines import TableSearch, ask
 from broker.inspect.ranges import read_states
+from broker.inspect.windows import WindowFound
 from broker.topology import Topology
-from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
@@ -473,6 +474,26 @@ async def test_lines_of_streams_that_the_table_has_unequally_come_in_the_order_o
                 found, last = await search(web, f"{url}/lines?{asked}")
                 assert (asked, found) == (asked, wanted)
                 assert not buckets or sum(number for _, _, number in last["counts"]) == 12
+
+
+async def test_lines_of_streams_are_shown_though_those_of_the_table_since_them_cannot_be_read(
+    connection: Connection, publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Iterator[WindowFound]:
+        yield WindowFound()
+        raise OperatorError("files of the table are gone")
+
+    monkeypatch.setattr(TableSearch, "find_between", fail)
+    written = Written(tmp_path / "table")
+    await publish("web01", b"line 0\n")
+    now = Fraction(to_nanoseconds(datetime.now(UTC)) - BEGAN, SECOND)  # noqa: TID251
+    written.add(("web02", "/var/log/app.log", now + 5, b"line 1\n"))  # of a stream of its own
+    request = LineRequest(LineFilter(), None, None, Order.NEWEST, most=100, buckets=0)
+    shown = []
+    with pytest.raises(OperatorError, match="are gone"):  # noqa: PT012
+        async for document in LineFinder(connection, written.address).search(request):
+            shown += [one["text"] for one in document.get("older", ())]
+    assert shown == ["line 0"]
 
 
 async def test_a_line_that_reaches_the_table_while_a_page_waits_for_it_is_shown_once(

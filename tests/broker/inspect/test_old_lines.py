@@ -1,5 +1,7 @@
 """Lines of a table are counted and joined for pages as those of the stream are."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
@@ -47,3 +49,17 @@ async def test_a_search_that_takes_too_long_shows_what_it_has_found(
                 shown += [one.line for one in found.lines]
         assert history.progress.until
     assert shown == [b"line 2"]
+
+
+async def test_a_reader_that_is_slower_than_a_search_gets_all_of_it(tmp_path: Path) -> None:
+    def search() -> Iterator[WindowFound]:
+        for number in range(3):
+            yield WindowFound(counts=Counter({(number, 0): 1}))
+            sleep(0.2)
+
+    shown = Counter[tuple[int, int]]()
+    with Written(tmp_path / "table").open() as history:
+        async for _, found in run(history, search()):
+            shown += found.counts
+            await asyncio.sleep(0.8)
+    assert shown == {(0, 0): 1, (1, 0): 1, (2, 0): 1}
