@@ -62,6 +62,55 @@ def test_gaps_names_the_first_copy_of_lines_that_are_shipped_again_and_nothing_i
     }
 
 
+class Loser:
+    """A broker that loses the end of its stream, and a table with its writers."""
+
+    def __init__(self, broker: Server, folder: Path, *, is_new_writer: bool) -> None:
+        self._broker, self._is_new = broker, is_new_writer
+        self._store, self._backup = folder / "own-server" / "store", folder / "backup"
+        self.tabled = Tabled(broker.url, Location(str(folder / "table")))
+        self._writers = list[TableWriter]()
+
+    async def publish(self, number: int, text: str, unreadable: int = 0) -> None:
+        await asyncio.to_thread(self.tabled.publish_some, number, text)
+        for _ in range(unreadable):
+            what = "logs.p0.x", b"x", {"Log-Agent": "1-1"}
+            await asyncio.to_thread(self.tabled.publish, what)
+
+    async def write(self, polls: int = 1) -> None:
+        """Let the writer, or a new one, ask the broker so many times."""
+        if self._is_new or not self._writers:
+            connection = Connection([self._broker.url], "tests")
+            writer = make_writer(connection, self._broker.url, self.tabled.location, every=0.0)
+            self._writers.append(writer)
+        for _ in range(polls):
+            await self._writers[-1]._work()
+
+    async def back_up(self) -> None:
+        await asyncio.to_thread(self._put, self._store, self._backup)
+
+    async def lose(self) -> None:
+        await asyncio.to_thread(self._put, self._backup, self._store)
+
+    def _put(self, source: Path, target: Path) -> None:
+        self._broker.stop()
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        self._broker.start()
+
+    async def read(self) -> tuple[list[str], list[tuple[int, int]]]:
+        """Close all; return all lines in order, and the sequences that `gaps` calls removed."""
+        for writer in self._writers:
+            await writer.connection.close()
+        lines = await asyncio.to_thread(self.tabled.rows, "line")
+        gaps = await asyncio.to_thread(self.tabled.gaps)
+        removed = [(one["first"], one["until"]) for one in gaps if one["kind"] == "removed"]
+        return sorted(line for (line,) in lines), removed
+
+    def sent(self) -> list[str]:
+        return sorted(b"".join(self.tabled.sent.values()).decode().splitlines())
+
+
 @pytest.mark.parametrize("is_new_writer", [True, False])
 @pytest.mark.parametrize("is_last_readable", [True, False])
 async def test_a_stream_that_grew_again_after_it_lost_its_end_is_written_from_there(
@@ -71,39 +120,18 @@ async def test_a_stream_that_grew_again_after_it_lost_its_end_is_written_from_th
     is_last_readable: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def put(source: Path, target: Path) -> None:
-        own_broker.stop()
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
-        own_broker.start()
+    loser = Loser(own_broker, tmp_path, is_new_writer=is_new_writer)
+    await loser.publish(3, "before")
+    await loser.write(3)
+    await loser.back_up()
+    await loser.publish(3, "lost", unreadable=not is_last_readable)
+    await loser.write(3)
+    await loser.lose()
+    await loser.publish(6, "again")
+    await loser.write(3)
 
-    async def write() -> None:
-        if is_new_writer or not writers:
-            connection = Connection([own_broker.url], "tests")
-            writers.append(make_writer(connection, own_broker.url, tabled.location, every=0.0))
-        for _ in range(3):  # polls
-            await writers[-1]._work()
-
-    store, backup = tmp_path / "own-server" / "store", tmp_path / "backup"
-    tabled = Tabled(own_broker.url, Location(str(tmp_path / "table")))
-    writers = list[TableWriter]()
-    await asyncio.to_thread(tabled.publish_some, 3, "before")
-    await write()
-    await asyncio.to_thread(put, store, backup)
-    await asyncio.to_thread(tabled.publish_some, 3, "lost")
-    if not is_last_readable:
-        await asyncio.to_thread(tabled.publish, ("logs.p0.x", b"x", {"Log-Agent": "1-1"}))
-    await write()
-    await asyncio.to_thread(put, backup, store)
-    await asyncio.to_thread(tabled.publish_some, 6, "again")
-    await write()
-    for writer in writers:
-        await writer.connection.close()
-
-    written = sorted(line for (line,) in await asyncio.to_thread(tabled.rows, "line"))
-    assert written == sorted(b"".join(tabled.sent.values()).decode().splitlines())
-    [gap] = [one for one in await asyncio.to_thread(tabled.gaps) if one["kind"] == "removed"]
-    assert (gap["first"], gap["until"]) == (4, 7 if is_last_readable else 8)
+    until = 7 if is_last_readable else 8
+    assert await loser.read() == (loser.sent(), [(4, until)])
     assert "it lost its end" in caplog.text
 
 
@@ -111,35 +139,15 @@ async def test_a_stream_that_grew_again_after_it_lost_its_end_is_written_from_th
 async def test_a_lost_end_is_written_again_once_though_its_last_messages_have_no_lines(
     own_broker: Server, tmp_path: Path, is_new_writer: bool
 ) -> None:
-    def put(source: Path, target: Path) -> None:
-        own_broker.stop()
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
-        own_broker.start()
-
-    async def write() -> None:
-        if is_new_writer or not writers:
-            connection = Connection([own_broker.url], "tests")
-            writers.append(make_writer(connection, own_broker.url, tabled.location, every=0.0))
-        await writers[-1]._work()
-
-    store, backup = tmp_path / "own-server" / "store", tmp_path / "backup"
-    tabled = Tabled(own_broker.url, Location(str(tmp_path / "table")))
-    writers = list[TableWriter]()
-    await asyncio.to_thread(tabled.publish_some, 3, "before")
-    await write()
-    await asyncio.to_thread(put, store, backup)
-    await asyncio.to_thread(tabled.publish_some, 3, "lost")
-    await write()
-    await asyncio.to_thread(put, backup, store)
-    await asyncio.to_thread(tabled.publish_some, 2, "again")
-    for _ in range(2):
-        await asyncio.to_thread(tabled.publish, ("logs.p0.x", b"x", {"Log-Agent": "1-1"}))
+    loser = Loser(own_broker, tmp_path, is_new_writer=is_new_writer)
+    await loser.publish(3, "before")
+    await loser.write()
+    await loser.back_up()
+    await loser.publish(3, "lost")
+    await loser.write()
+    await loser.lose()
+    await loser.publish(2, "again", unreadable=2)
     for _ in range(4):
-        await write()
-    for writer in writers:
-        await writer.connection.close()
+        await loser.write()
 
-    written = sorted(line for (line,) in await asyncio.to_thread(tabled.rows, "line"))
-    assert written == sorted(b"".join(tabled.sent.values()).decode().splitlines())
-    assert len([1 for one in await asyncio.to_thread(tabled.gaps) if one["kind"] == "removed"]) == 1
+    assert await loser.read() == (loser.sent(), [(4, 7)])
