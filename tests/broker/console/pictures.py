@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
@@ -46,19 +47,27 @@ def run(pictures: Path, minutes: float) -> None:
         address = f"127.0.0.1:{free_port()}"
         console = ["console", "--listen", address, "--table", str(table), *server]
         programs.start("console", [installed("logbroker"), *console])
-        _write_all(logs, 60 * minutes)
-        asyncio.run(take(f"http://{address}/", pictures, folder))
+        is_over = Event()
+        writer = Thread(target=_write_all, args=(logs, 60 * minutes, is_over))
+        writer.start()
+        try:
+            time.sleep(60 * minutes)
+            asyncio.run(take(f"http://{address}/", pictures, folder))
+        finally:
+            is_over.set()
+            writer.join()
 
 
-def _write_all(logs: Path, seconds: float) -> None:
+def _write_all(logs: Path, seconds: float, is_over: Event) -> None:
+    """Write what hosts say in so many seconds, and go on as at their end."""
     began = time.monotonic()
     seed = 0
-    while (passed := (time.monotonic() - began) / seconds) < 1:
+    while not is_over.wait(1):
         seed += 1
+        passed = min(1.0, (time.monotonic() - began) / seconds)
         for host, file, text in write(seed, passed, 1.0):
             with (logs / host / file).open("a") as written:
                 written.write(text)
-        time.sleep(1)
 
 
 async def take(url: str, pictures: Path, folder: Path) -> None:
