@@ -217,7 +217,7 @@ class BrokerSettings(AccessSettings):
     replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
         None,
         "N",
-        "Copies of each line; default: unchanged, for new streams 3 in a cluster, else 1.",
+        "Copies of each line; default: 3 for `run` in a cluster, else unchanged (new: 1).",
     )
 
     @property

@@ -5,7 +5,7 @@ from nats_logship.app.cheat import cheat_command
 cheat = cheat_command("""
 # run a broker on this machine
 logbroker run --store-dir /var/lib/logbroker
-# is all well? ends with 0, 1 or 2, as Nagios expects
+# is all well? ends with 0 to 3, as Nagios expects
 logbroker check
 # streams, their space, and how far behind each receiver is
 logbroker status
