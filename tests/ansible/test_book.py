@@ -141,6 +141,22 @@ def test_a_broker_that_is_away_keeps_no_other_from_the_book_and_is_named(site: S
     assert not any("web01" in site.names(broker) for broker in BROKERS)
 
 
+def test_a_receiver_needs_the_first_broker_for_no_credential_that_it_has(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    known = {"kind": "receiver", "name": "logs", "nkey": "U", "partitions": [0, 1]}
+    site.secret("logs").write_text("nkey_seed = ''\n", "utf-8")
+    site.copy.parent.mkdir()
+    site.copy.write_text(json.dumps({"credentials": [known]}), "utf-8")
+    site.away = {"broker1"}
+
+    done(site.receives("1,0"))
+    refused = site.receives("1")
+
+    assert refused.returncode != 0
+    assert "broker1 cannot be reached, and logs needs a" in " ".join(refused.stdout.split())
+    assert site.secret("logs").exists()
+
+
 def test_a_receiver_whose_partitions_change_gets_its_secret_by_the_next_run(site: Site) -> None:
     refused = site.receives("0", name="no name")
     assert "'no name' is not made of at most 64" in " ".join(refused.stdout.split())

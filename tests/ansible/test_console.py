@@ -22,6 +22,7 @@ HANDED = "/run/credentials/logbroker-console.service/console-token"
 EXTRAS = "logship_install_extras"
 WHEELS = "logship_install_archives | join(' ')"
 HERE = "logship_broker_console_has_table_here | string"
+UNWANTED = "logship_broker_unwanted_secrets | map('basename') | join(' ')"
 ASKED = "logship_broker_console_host ~ ' ' ~ logship_broker_console_port"
 EXPECTED: tuple[tuple[str, bool, dict[str, str], str], ...] = (
     (EXTRAS, False, {"table": TABLE}, "broker"),
@@ -32,6 +33,9 @@ EXPECTED: tuple[tuple[str, bool, dict[str, str], str], ...] = (
     (WHEELS, True, {"table": AFAR}, "/wheels/broker.tar /wheels/receiver.tar"),
     (HERE, True, {"table": TABLE}, "True"),
     (HERE, True, {"table": AFAR}, "False"),
+    (UNWANTED, False, {}, "logbroker-backup.toml logbroker-console.toml console-token"),
+    (UNWANTED, True, {}, "logbroker-backup.toml console-token"),
+    (UNWANTED, True, {"token_file": HANDED}, "logbroker-backup.toml"),
     (ASKED, True, {}, "127.0.0.1 8080"),
     (ASKED, True, {"listen": "8081"}, "127.0.0.1 8081"),
     (ASKED, True, {"listen": "0.0.0.0:8080"}, "127.0.0.1 8080"),

@@ -1,6 +1,7 @@
 """What roles and playbooks hold to: existing units, hidden secrets, known variables."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -85,6 +86,19 @@ def test_what_units_and_roles_have_besides_is_removed_with_them() -> None:
     assert [one for one in folders if f"'{one}'" not in text] == []
 
 
+def test_links_that_a_role_has_made_for_mounts_are_removed_with_it() -> None:
+    paths = ANSIBLE / "roles/logship_receiver/tasks/main.yml", ANSIBLE / "uninstall.yml"
+    found = [
+        {"file_type": find["file_type"], "patterns": find["patterns"]}
+        for path in paths
+        for task in tasks(path)
+        if (find := task.get("ansible.builtin.find", {})).get("recurse")
+    ]
+
+    assert len(found) == 2
+    assert found[0] == found[1]
+
+
 def test_a_console_that_runs_is_restarted_with_the_broker_of_an_upgrade() -> None:
     handlers = {
         one["name"]: one for one in tasks(ANSIBLE / "roles/logship_broker/handlers/main.yml")
@@ -103,6 +117,56 @@ def test_what_is_installed_is_noted_once_it_runs(program: str) -> None:
     restarts = [one.get("ansible.builtin.meta") for one in played].index("flush_handlers")
     assert [one.get("ansible.builtin.include_role") for one in played].index(noted) > restarts
     assert 'dest: "{{ logship_install_stamp }}"' not in package
+
+
+def test_a_run_that_ends_after_a_change_leaves_its_restart_to_the_next() -> None:
+    """The mark is made before anything that notifies, and only the end of a run removes it."""
+    played = [*tasks(ANSIBLE / "roles/logship_install/tasks/main.yml")]
+    names = [one.get("ansible.builtin.include_tasks") for one in played]
+    begun = {"path": "{{ logship_install_begun }}", "state": "absent"}
+    ends = {where.split(":")[0] for where, one in all_tasks() if begun in one.values()}
+
+    assert names.index("begin.yml") < min(n for n, one in enumerate(played) if "notify" in one)
+    assert ends == {"roles/logship_install/tasks/note.yml"}
+
+
+def test_variables_that_are_not_wanted_any_longer_are_removed() -> None:
+    """They may be secrets."""
+    written, removed = set(), set()
+    for where, task in all_tasks():
+        if where.startswith("uninstall"):
+            continue
+        written.add(task.get("ansible.builtin.template", {}).get("dest", ""))
+        patterns = task.get("ansible.builtin.find", {}).get("patterns", ())
+        removed |= {patterns} if isinstance(patterns, str) else set(patterns)
+        if (file := task.get("ansible.builtin.file", {})).get("state") == "absent":
+            removed.add(Path(file["path"]).name)
+    variables = {Path(one).name for one in written if one.endswith(".env")}
+
+    assert len(variables) >= 5
+    assert [one for one in variables if not any(fnmatch(one, glob) for glob in removed)] == []
+
+
+@pytest.mark.parametrize("program", ["shipper", "receiver"])
+def test_a_status_is_asked_with_the_variables_of_the_service(program: str, tmp_path: Path) -> None:
+    """In none of the arguments, which are logged."""
+    own = tmp_path / f"log{program}.env"
+    places = {f"/etc/logship/{own.name}": str(own), f"/opt/logship/bin/log{program}": "/bin/env"}
+    asked = [one for task in tasks(ANSIBLE / "status.yml") for one in task.get("loop", ())]
+    commands = [one for one in asked if own.name in str(one)]
+    health = ANSIBLE / f"roles/logship_{program}/tasks/health.yml"
+    commands += [next(tasks(health))["ansible.builtin.command"]["argv"]]
+
+    assert len(commands) == 2
+    for command in commands:
+        given = [places.get(one, one) for one in command]
+        given = given[: given.index("/bin/env") + 1]
+        for text, expected in (None, False), ('# ours\nLOGS_PASSWORD="a \\"b\\$"\n', True):
+            own.unlink(missing_ok=True)
+            if text is not None:
+                own.write_text(text, "utf-8")
+            done = subprocess.run(given, capture_output=True, text=True, check=True)
+            assert ('LOGS_PASSWORD=a "b$' in done.stdout.splitlines()) == expected
 
 
 @pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.parent.name)
