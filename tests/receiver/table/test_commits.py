@@ -85,7 +85,7 @@ async def test_a_program_that_commits_in_each_round_keeps_no_round_from_its_comm
     writer, rounds = make_writer(connection, tabled.url, tabled.location), 0
     run_tasks = writer.run_tasks
 
-    def run_beside(ranges: Sequence[Range]) -> Iterable[Written]:
+    def commit_meanwhile(ranges: Sequence[Range]) -> Iterable[Written]:
         nonlocal rounds
         rounds += 1
         written = [*run_tasks(ranges)]
@@ -95,7 +95,7 @@ async def test_a_program_that_commits_in_each_round_keeps_no_round_from_its_comm
             assert one.version() > before
         return written
 
-    writer.run_tasks = run_beside
+    writer.run_tasks = commit_meanwhile
     await asyncio.to_thread(tabled.publish_some, 3)
     await writer.run_once(asyncio.Event())
 
