@@ -235,15 +235,12 @@ class History:
                 if limit <= 0:
                     break
 
-    def count(self, query: Query, step: int) -> Counter[tuple[int, str]]:
+    def count_in_steps(self, query: Query, step: int) -> Iterator[Counter[tuple[int, str]]]:
         """Count lines by the multiple of `step` (nanoseconds) before them, and by level.
 
-        Lines without a level have the level "". Raises as `find`.
+        Yields what each step of the search adds, from the newest on. Lines without a level have the
+        level "". Raises as `find`.
         """
-        return sum(self.count_in_steps(query, step), Counter[tuple[int, str]]())
-
-    def count_in_steps(self, query: Query, step: int) -> Iterator[Counter[tuple[int, str]]]:
-        """Yield what each step of the search adds to the counts, from the newest on."""
         files = self._choose(query)
         columns = f"epoch_us(time) // {step // 1000} * {step}, coalesce(level, ''), count(*)"
         with self._searching(files):
